@@ -26,7 +26,10 @@ NOT_TRUE = "that what was recorded is what happened"
 
 
 class SealedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries of a run in the log of heads: their number, the last event `seq`, and the first `problem`."""
+    """Entries of a run in the log of heads.
+
+    `heads` counts them, `seq` is the last event among them, and `problem` the first problem.
+    """
 
     seq: int = 0
     heads: int = 0
@@ -39,7 +42,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     `seals` checkpoints were checked over `entries` entries; the first `trusted` are covered by a valid
     checkpoint or a kept line. `newest` is the last valid checkpoint as `refold seal` prints it, made `at` (ns
     since the epoch, 0: none). `keys` are the ids of the given keys, `lines` the number of kept lines. The
-    first of `problems` are kept.
+    first `problems` are kept, `more` counts the others.
     """
 
     seals: int
@@ -138,7 +141,7 @@ class _Checker:
         await self._grow(None)
         if (
             self._tree.size > self._signed and await last_seal(self._store) == self._last
-        ):  # nobody sealed meanwhile
+        ):  # no checkpoint was added meanwhile
             self._wrong(f"entries {self._signed + 1} to {self._tree.size} are under no seal: one was removed")
         for problem in self._waiting.missed(self._tree):
             self._wrong(problem)

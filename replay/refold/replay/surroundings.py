@@ -18,7 +18,7 @@ from refold.replay.queries.rows import Side, side_of
 from refold.replay.reader import AsRecorded, Follower, Pass, Problem, Records, Step, event_of
 from refold.store.protocol import Store, Stored
 
-# What may be said of an event, or of a call, whenever it was.
+# Kinds that can refer to an event or a call from any later position.
 _LATE_EVENTS: tuple[type[ev.Event], ...] = (
     ev.ApprovalAnswered,
     ev.ApprovalRequested,
@@ -68,8 +68,8 @@ class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Position and related events of an event.
 
-    `turn` is the last request up to it, 0 before the first. `since` is nanoseconds since the run began, None
-    if times are unknown. `related` is in event order.
+    `turn` is the last request up to it, 0 before the first. `says` is a one-line summary. `since` is
+    nanoseconds since the run began, None if times are unknown. `related` is in event order.
     """
 
     turn: int
@@ -101,7 +101,7 @@ async def surrounded(
     about = {seq: event_of(each) for seq, each in stored.items()}
     try:
         links, problem = await _linked(store, run, about)
-    except (Damaged, CannotJudge):  # of something late: what stands there is shown nevertheless
+    except (Damaged, CannotJudge):  # in a late event: the requested events are still returned
         links, problem = await _linked(store, run, about, whole=True)
     wanted = sorted(links.wanted())
     others = {each.seq: _legible(each) for each in await store.read_some(run, wanted, checked=False)}
@@ -180,7 +180,7 @@ class Links(Follower["Links"]):
             isinstance(event, ev.ToolReturned) and event.error is not ToolError.IN_DOUBT
         ):
             self._running.discard(event.call)
-        # What was decided on the last of the events ends where the next fact begins.
+        # The decisions on the last event end at the next fact.
         last = seq > max(self.about) and isinstance(event, ev.Fact)
         self.settled = last and not self._left and not self._running
 
@@ -200,7 +200,7 @@ class Links(Follower["Links"]):
                     self._requests[seq] = event.request
 
     def result(self) -> "Links":
-        """Do nothing: the results stay in this object."""
+        """Return this object, which holds the results."""
         return self
 
     def wanted(self) -> set[int]:

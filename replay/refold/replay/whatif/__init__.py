@@ -1,1 +1,3 @@
-"""`whatif`: what another policy would have decided over recorded facts, and how far that is evidence."""
+"""`whatif`: derive the decisions of another policy from recorded facts, up to the point where the facts stop
+being evidence.
+"""

@@ -29,7 +29,7 @@ from refold.reducers.text import render
 from refold.reducers.vocabulary import FailureClass, ToolError
 from refold.replay.whatif.mismatches import Mismatch
 
-_SALT = b"otherwise"  # so that no digest of it is one of the record
+_SALT = b"otherwise"  # so that its digests differ from all recorded ones
 _FILLED = (ToolError.RAISED, ToolError.BAD_ARGUMENTS)
 _PROBLEM = "{problem}"
 UNHIDDEN = Mismatch("redaction", "what was hidden here might have been hidden otherwise, or shown")
@@ -98,7 +98,7 @@ def _reword_output(error: ToolError | None, output: str, old: Policy, new: Polic
     hidden = redactor if hides else PLAIN
     found = {_reword_error(output, was, would, quoting, hidden) for was, would in templates} - {None}
     said = found.pop() if len(found) == 1 else None
-    # What stands in the error's own words is not hidden, and what was beyond them is not known.
+    # Text of the error template is not redacted, and text outside the template is not known.
     if said is None or redactor.text(said) != said:
         return HIDDEN if hides else _error_mismatch(error)
     return said
@@ -157,7 +157,7 @@ def carry_over(
         apart = _check_numbers(fact, recorded, derived)
         carried = apart or _reword(_readdress(fact, derived, change, registry), derived, old, new)
         return _weigh(carried, old, new) if isinstance(carried, ev.Fact) else carried
-    except PolicyError as error:  # of a policy that nobody has checked: it came with the log
+    except PolicyError as error:  # in an unchecked policy from the log
         return Mismatch("unknown", f"a pattern is not searched for: {error}")
 
 
@@ -181,7 +181,7 @@ def _readdress(fact: ev.Fact, derived: RunState, change: Change, registry: Regis
     if not isinstance(fact, ev.RunStarted | ev.RunForked | ev.PolicyAmended) or fact.policy is None:
         return fact
     policy = change(fact.policy)
-    # Which versions of its guards were installed then is nothing to a run that would have others.
+    # The guard versions installed then do not apply to another policy.
     fact = replace(fact, policy=policy, guards=versions_of(policy, registry))
     return replace(fact, environment=()) if isinstance(fact, ev.RunStarted) else fact
 

@@ -1,15 +1,15 @@
-"""What a record lost of its source, and where the other policy would have needed it.
+"""Source data that a record lacks, and where the other policy would have needed it.
 
-Unknown quantities are bounded in `bounds`. This module handles unknowns that have no bound. What is in no
-fact may have been anything: only limits that add up are known to come no later for it. How long another agent
-waited before it tried again is not recorded: only the failure is, and what came next. A result that the
-source does not have may have had any length, and been an error or not: rules that read results are judged up
-to there. A call that is known by its result only may have been any call: rules that read calls are judged up
-to there.
+Unknown quantities are bounded in `bounds`. This module handles unknowns without a bound:
 
-A gate may not know whether a tool is sensitive. A pattern may be unfit, where somebody edited the log that
-the policy is from. And arguments that are no JSON object, as where they were cut off, end a call of ours
-before any rule is asked; another agent may have run it all the same, with arguments that nobody here knows.
+- Data that is in no fact could be anything. Only limits on growing totals are known to trip no later with it.
+- The wait before a retry is not recorded: an import has the failure and what came next.
+- A missing result may have any length and any status. Rules that read results are judged up to there.
+- A call known only by its result may be any call. Rules that read calls are judged up to there.
+- A gate may not know whether a tool is sensitive.
+- A pattern may be invalid if the log that contains the policy was edited.
+- refold rejects arguments that are not a JSON object (for example, truncated ones) before any rule runs.
+  Another agent may have run the call with arguments that are not recorded.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,9 +52,9 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "code_interpreter_call": "code_interpreter",
     }
 )
-"""Items that only the provider runs, and the tool that each is a call of.
+"""Types of items that only the provider runs, and the tool that each one calls.
 
-Of other items nobody here knows who ran them.
+For other types it is unknown who ran them.
 """
 
 
@@ -66,8 +66,7 @@ def find_objection(event: ev.SourceRecorded, one: Policy, other: Policy) -> str 
     """
     item = _item(event)
     name = _NAMES.get(str(item.get("type")))
-    # A guard brings texts along: they tell the model something, and have nothing to do with what a provider
-    # ran.
+    # Texts of guards are sent to the model and do not affect what a provider ran.
     if name is None or replace(other, guards=one.guards, texts=one.texts) != one:
         return None
     changed = [
@@ -84,7 +83,7 @@ def find_objection(event: ev.SourceRecorded, one: Policy, other: Policy) -> str 
 
 
 def _objection_by(config: Mapping[str, Any], name: str, kind: str, given: str) -> str | None:
-    """As `find_objection`, by one rule over arguments."""
+    """Do `find_objection` for one rule over arguments."""
     if not any(fnmatchcase(called, config.get("tool", "*")) for called in (name, kind)):
         return ""
     unless, field = config.get("unless"), config.get("field")
@@ -124,19 +123,22 @@ _IN_PLACE = frozenset(
         SUBAGENT_ROWS,
     }
 )
-"""Diagnoses that stand where in a run something is missing.
+"""Diagnosis codes placed where data is missing.
 
-Of others, as of a line that is no JSON, nobody knows where.
+For other codes, such as a line that is not JSON, the position is unknown.
 """
 
 
 class Losses:
-    """Follows two runs and records which data the source lacks. `more`: losses after the divergence."""
+    """Follows two runs and records which data the source lacks.
+
+    `more`: whether data is missing after the divergence.
+    """
 
     def __init__(self, near: RunPair, doubt: Callable[[Uncertainty], None]) -> None:
         self._near, self._doubt = near, doubt
-        self._lost = ""  # what of the source is in no fact
-        self._remarks: list[ev.SourceRecorded] = []  # that are not weighed yet
+        self._lost = ""  # describes the first data that is in no fact
+        self._remarks: list[ev.SourceRecorded] = []  # not processed yet
         self._behind = self.more = self._failed = self._inferred = False
 
     @property
@@ -151,7 +153,7 @@ class Losses:
             gone = lost(event.code)
             in_place = event.code in _IN_PLACE
         elif isinstance(event, ev.SourceRecorded) and event.what in _BESIDE:
-            self._remarks.append(event)  # a policy is not known before its fact was taken
+            self._remarks.append(event)  # the policies are unknown before the first fact
         self._miss(gone, in_place=in_place)
 
     def _miss(self, gone: str, *, in_place: bool) -> None:
@@ -175,7 +177,7 @@ class Losses:
             self._judge_calls(seq, fact)
         if isinstance(fact, ev.ToolReturned):
             self._judge_result(seq, fact)
-        # What stands between two responses is recorded in another order than it stood in.
+        # Between two responses, a log may not keep the order of its source.
         self._behind = self._behind or (diverged and isinstance(fact, ev.ModelResponded | ev.ModelFailed))
         if self._lost and self._near.differs:
             self._report(seq, self._lost, "stops" if self._adds_up() else "rests")
@@ -236,8 +238,9 @@ class Losses:
             self._report(seq, _UNASKABLE, self._rule_of_any_call(seq))
 
     def _rule_of_any_call(self, seq: int) -> Effect:
-        """What is in doubt where approvals that treat every call alike have stepped in: only whether that
-        came no earlier.
+        """Return the effect of a call that is known only by its result.
+
+        If approvals that treat every call alike caused a divergence here, it came here or earlier.
         """
         found, policy = self._near.found, self._near.derived.state.policy
         chain = policy.approvals.chain if policy.approvals else ()
@@ -255,19 +258,22 @@ class Losses:
         return watched or weighed or _result_rules(one) != _result_rules(other)
 
     def _observers(self, kind: type[ev.Fact]) -> Iterator[Any]:
-        """Return the other policy's guards that observe facts of this kind."""
+        """Yield the other policy's guards that observe facts of this kind."""
         guards = (watch.guard for watch in self._near.derived.state.guards)
         return (guard for guard in guards if guard is not None and kind in guard.observes)
 
     def _adds_up(self) -> bool:
-        """Return whether the other policy only adds limits on quantities that never decrease."""
+        """Return whether the policies differ only in limits, and the other's count growing totals only."""
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
         same = replace(other, limits=one.limits, call_timeout=one.call_timeout) == one
         plain = not (one.grace or one.near or one.pressure or one.fallback)
         return same and plain and all(limit in one.limits or limit.monotone for limit in other.limits)
 
     def _hurries(self) -> bool:
-        """Return whether other retries might come as soon as the recorded ones, whose delay is unknown."""
+        """Return whether the other policy retries at once, under other retry rules.
+
+        The delay of the recorded retry is unknown.
+        """
         one, other = self._near.recorded.state, self._near.derived.state
         at_once = other.backoff is not None and other.backoff.until == other.at
         return at_once and one.policy.retry != other.policy.retry
@@ -307,12 +313,17 @@ _NEVER_RAN = (ToolError.BAD_ARGUMENTS, ToolError.UNKNOWN_TOOL)
 
 
 class UnjudgedCalls:
-    """Follows two runs and reports each tool once, at its first inconclusive call."""
+    """Follows two runs and reports calls that a rule cannot judge.
+
+    An approval gate is reported once per tool.
+    """
 
     def __init__(self, near: RunPair, doubt: Callable[[Uncertainty], None]) -> None:
         self._near, self._doubt = near, doubt
         self._reported = set[str]()
-        self._incomplete = dict[str, str]()  # calls of the latest response, and the rule that is about them
+        self._incomplete = dict[
+            str, str
+        ]()  # incomplete calls of the latest response, with the rule for their tool
 
     def judge(self, seq: int, fact: ev.Fact) -> None:
         """Evaluate after both runs took a fact."""
@@ -327,14 +338,14 @@ class UnjudgedCalls:
             self._look_at_gates(seq, fact, fact.content.arguments)
 
     def _judge_result(self, seq: int, fact: ev.ToolReturned) -> None:
-        """A call with incomplete arguments may have run all the same."""
+        """Report a call that ran with incomplete arguments, which a rule cannot search."""
         rule = self._incomplete.get(fact.call)
         if rule is not None and fact.error not in _NEVER_RAN:
             why = f"{rule} cannot search the arguments of call {fact.call}: they are incomplete, and it ran all the same"
             self._doubt(Uncertainty(seq, why, "rests", self._near.derived.state))
 
     def _look_at_gates(self, seq: int, fact: ev.ModelResponded, arguments: Sequence[str]) -> None:
-        """Report a gate that may let a call run without knowing whether it is sensitive."""
+        """Report a gate that cannot tell whether a call is sensitive."""
         state, recorded = self._near.derived.state, self._near.recorded.state
         approvals = state.policy.approvals
         if approvals is None or approvals == recorded.policy.approvals:
@@ -362,7 +373,7 @@ class UnjudgedCalls:
 
 
 def _problems_of(found: ArgumentRule) -> Iterator[str]:
-    """Return why the patterns of a rule cannot be searched for."""
+    """Yield why the patterns of a rule cannot be searched for."""
     for key, pattern in (("matches", found.matches), ("unless", found.unless)):
         problem = problem_of(pattern) if pattern else None
         if problem:

@@ -40,7 +40,7 @@ OF_CALLS = frozenset({"calls", "question", "request"})
 OF_THE_FACT = frozenset({"cut_off", "output", "wording", "redaction", "overflow", "fact", "unknown"})
 
 _NO_LIMITS = Policy(limits=())
-_NAMED = 3  # calls that are named in a sentence; further ones are counted
+_NAMED = 3  # calls listed in a sentence; further ones are counted
 
 
 class ComparedRun:
@@ -72,7 +72,7 @@ class ComparedRun:
             or not said.content
         ):
             return ref.role, ref.call, ref.size.digest
-        # Words of the harness are known on both sides: those that a cut took away may be others.
+        # Harness texts are known on both sides: the parts removed by a cut may differ.
         trimmed = self.harness.get(shown.seq)
         markers = trimmed.content if isinstance(trimmed, ev.MessageTrimmed) else None
         cuts = [(cut.part, cut.head, cut.tail, _cut_text(said.content.texts[0], cut)) for cut in shown.cuts]
@@ -94,7 +94,9 @@ class Windows:
         one, other = recorded.state.window, derived.state.window
         if one.count != other.count:
             return False
-        pairs = tuple(zip(one.chunks, other.chunks, strict=True))  # both are filled to the brim: see `window`
+        pairs = tuple(
+            zip(one.chunks, other.chunks, strict=True)
+        )  # all chunks but the last are full: see `window`
         for place, pair in enumerate(pairs):
             known = self._alike[place] if place < len(self._alike) else None
             if known is not None and known[0] is pair[0] and known[1] is pair[1]:
@@ -212,7 +214,7 @@ def _summary_key(side: ComparedRun, pending: ev.SummaryRequested) -> tuple[Any, 
 def _compare_calls(recorded: ComparedRun, derived: ComparedRun) -> Iterator[Mismatch]:
     one, other = recorded.state, derived.state
     if _calls_under_way(one) != _calls_under_way(other):
-        # Why they would not be run is more to a reader than that they would not.
+        # The reason for a refusal is more useful than the fact that calls differ.
         why = _refusal(recorded, derived) or next((asked.why for asked in _compare_questions(one, other)), "")
         yield Mismatch("calls", why or "other calls would have been run, or in another order")
     if _starts_run(one) and limit_child_policy(_NO_LIMITS, one) != limit_child_policy(_NO_LIMITS, other):
@@ -230,7 +232,7 @@ def _calls_under_way(state: RunState) -> list[tuple[str, str, bool]]:
 
 
 def _refusal(recorded: ComparedRun, derived: ComparedRun) -> str:
-    """Describe a call that only one of the runs refuses; "" if there is none."""
+    """Describe a call that only one of the runs refuses; "" without one."""
     for side, other, would in ((recorded, derived, "would"), (derived, recorded, "would not")):
         batch = side.state.batch
         left = {call.id for call in batch.calls if call.result is None} if batch else set[str]()
@@ -304,7 +306,7 @@ class UnobservedChanges:
 
 
 def next_ring(recorded: RunState, derived: RunState, at: int) -> int | None:
-    """Return the first time before `at` for which only the other run waits; None if there is none.
+    """Return the first time before `at` for which only the other run waits, or None.
 
     If both runs wait for a time, the record has the order. At equal times the fact comes first.
     """
@@ -339,7 +341,7 @@ def find_cut_off(
     """
     was, would = _deadline(recorded), _deadline(derived)
     stopped = recorded.stopping is not None and derived.stopping is not None
-    if was == would or stopped:  # what is under way is being brought to an end already
+    if was == would or stopped:  # work in progress is already being stopped
         return None
     if would is not None and at > would:
         return Mismatch(
@@ -368,7 +370,7 @@ def _is_timeout(fact: ev.Fact | None) -> bool:
         case ev.ToolReturned(error=ToolError.TIMEOUT):
             return True
         case ev.ModelFailed(failure=FailureClass.TIMEOUT | FailureClass.CONTEXT_OVERFLOW):
-            return True  # a policy's pattern takes what it finds for an overflow, a timeout too
+            return True  # a policy's overflow pattern may match a timeout, too
         case _:
             return False
 

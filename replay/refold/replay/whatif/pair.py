@@ -50,7 +50,7 @@ from refold.replay.whatif.verdict import (
 )
 
 _UNATTENDED = "a deadline fell into a time for which the record does not say whether an engine had the run"
-_NO_GUARDS: Registry = {}  # the recorded run is followed as it stands: nobody is asked anything
+_NO_GUARDS: Registry = {}  # decisions of the recorded run are taken from the log, no guard runs
 
 
 class DivergencePoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +151,7 @@ class RunPair:
             self.recorded.fold(event, _NO_GUARDS)
         except RefoldError as error:
             raise DamagedLog(self.run, seq, str(error)) from error
-        # A fork takes back what was asked at its place: its own spending begins behind that.
+        # A fork repeats the request at its fork point: its own usage begins after that.
         if seq == self._counted or (seq == self._counted + 1 and isinstance(event, ev.RunForked)):
             self.before = spend_of(self.recorded.state)
 
@@ -162,7 +162,9 @@ class RunPair:
         state = self.derived.state
         if not state.seq or Unknown.TOOLS not in state.setup.unknown:
             return
-        if isinstance(fact, ev.RunForked):  # what follows is of an engine of ours: it says what it offers
+        if isinstance(
+            fact, ev.RunForked
+        ):  # a refold engine, which records the offered tools, wrote what follows
             self.offer(self._tools)
         elif isinstance(fact, ev.ModelResponded):
             self.offer(add_tools(state.setup.tools, (call.name for call in fact.calls)))
@@ -175,7 +177,7 @@ class RunPair:
     def _charge(self, fact: ev.Fact) -> None:
         """Count work in progress when a deadline stopped the run as spent, to its recorded end."""
         found = self.found
-        # Whoever takes up a run that waited for a person ends it a little later than its clock would have.
+        # A resuming engine ends a run that waited for an operator a little later than its deadline.
         if (
             found is None
             or found.verdict is not Verdict.STOPS

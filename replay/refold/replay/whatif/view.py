@@ -118,7 +118,7 @@ async def hypothesis(
 def _is_behind(comparison: Comparison, found: WhatIf) -> bool:
     """Return whether the runs diverged before the request, at an earlier fact or the request's own fact."""
     if comparison.diverged_after == comparison.last_fact:
-        # The other run never took this fact: its window is of the time before.
+        # The other run never took this fact, so its window is the one before it.
         return found.kind in OF_THE_FACT or found.kind == "clock"
     return comparison.diverged_after > 0
 
