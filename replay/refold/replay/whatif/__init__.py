@@ -1,3 +1,1 @@
-"""`whatif`: derive the decisions of another policy from recorded facts, up to the point where the facts stop
-being evidence.
-"""
+"""`whatif`: derive the decisions of another policy from recorded facts, as long as they are evidence."""

@@ -87,7 +87,7 @@ class LatestCalls:
                 pass
 
     def subject(self, policy: Policy, decisions: Sequence[ev.Decision]) -> Subject | None:
-        """Return the first call that a guard refused, or for which it requested approval, in these decisions."""
+        """Return the first call that a guard refused, or sent to approval, in these decisions."""
         for decision in decisions:
             match decision:
                 case ev.CallRefused(cause=Cause.GUARD, call=call, name=name, saw=saw) if decision.code:
@@ -162,7 +162,7 @@ class Spend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Intervention(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict other than allow by a guard or a limit of the other policy, after the fact at event `fact`."""
+    """A verdict other than allow by a guard or a limit of the other policy, after the fact `fact`."""
 
     fact: int
     who: str
