@@ -26,10 +26,9 @@ from refold.store.protocol import Head, Stored, UnknownRun
 SHARD = 20_000
 """Approximate number of events in a shard: one or two seconds of work, so that cores finish together."""
 
-_AHEAD = 32  # shards that are under way, or done and not yet told of: what they found is held
+_AHEAD = 32  # shards in progress, or finished and not yet yielded: their results are in memory
 HELD = 50_000
-"""Maximum number of events in a shard whose results are held in memory, for tasks with a result per event.
-"""
+"""Maximum number of events in a shard whose results go to memory, for tasks with a result per event."""
 
 T = TypeVar("T")
 
@@ -127,7 +126,7 @@ def _worked_alone(left: list[Shard], fresh: Callable[[], Executor], task: Task[T
     while left:
         with fresh() as executor:
             broke = False
-            while left and not broke:  # on one that broke nothing more is done: the next shard has another
+            while left and not broke:  # a broken executor is not used again: the next shard gets a new one
                 for each in _worked([left.pop(0)], executor, task, None):
                     broke = isinstance(each, Ended) and each.broke
                     yield each
@@ -148,7 +147,7 @@ def _worked(
                 yield from _here(shard, task)
             else:
                 yield from _fetched(shard, future)
-    finally:  # whoever has seen enough looks no further
+    finally:  # the caller stopped reading
         for _, future in waiting:
             if future is not None:
                 future.cancel()
@@ -169,7 +168,7 @@ def _fetched(shard: Shard, future: "Future[list[T]]") -> Iterator[T | Ended]:
         yield from future.result()
         yield Ended(shard)
     else:
-        # Whatever it is: nothing else is left of a worker that was killed, or could not import a guard.
+        # Any exception: a worker that was killed, or could not import a guard, leaves nothing else.
         told = str(problem) or type(problem).__name__
         yield Ended(shard, told, broke=isinstance(problem, BrokenExecutor))
 
@@ -182,7 +181,7 @@ def _submitted(
         return None
     try:
         return executor.submit(listed, shard, task)
-    except RuntimeError as error:  # it broke, or was shut down, while there was still something to hand over
+    except RuntimeError as error:  # it broke or was shut down before all shards were submitted
         refused: Future[list[T]] = Future()
         refused.set_exception(error)
         return refused
@@ -232,8 +231,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Totals of audits of many runs.
 
     `verdicts`, `rules` and `policies` count runs by verdict, rule version and policy digest. `imported`
-    counts decisions derived from transcripts. The lists hold the first `KEPT` by name. `unchecked` are
-    unfinished shards, whose runs were not audited.
+    counts runs whose decisions were derived from transcripts. The lists hold the first `KEPT` by name.
+    `unchecked` are unfinished shards, whose runs were not audited.
     """
 
     runs: int = 0
@@ -294,7 +293,7 @@ def _judged(run: str, records: Iterator[Stored], registry: Registry) -> Judged:
     auditor, held = Auditor(run, registry), _Held(records)
     try:
         follow_all(held, auditor)
-    except UnknownRun as error:  # listed, and not one event of it is there
+    except UnknownRun as error:  # listed, but without any event
         return Judged(run=run, damaged=str(error))
     problem = auditor.problem
     if isinstance(problem, CannotJudge):

@@ -39,7 +39,7 @@ _LOOKED_AT: frozenset[type[ev.Event]] = frozenset(
 _KINDS = frozenset(map(ev.kind_of, _LOOKED_AT))
 _NOTE = ev.kind_of(ev.NoteAdded)
 
-# They are in logs, which are for ever: what was written once must be recognised by every later version.
+# These texts are in logs, so every later version must recognize them.
 _SENTENCES: Mapping[Doubt, str] = MappingProxyType(
     {Doubt.HAPPENED: "it happened", Doubt.DID_NOT: "it did not happen", Doubt.UNKNOWN: "nobody knows"}
 )
@@ -99,10 +99,10 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
     def __init__(self, run: str) -> None:
         self._run = run
         self._replays: dict[str, Replay] = {}
-        self._names: dict[str, str] = {}  # of the calls of the last answer
-        self._begun: dict[str, int] = {}  # since when; without those that have a result
+        self._names: dict[str, str] = {}  # by call of the last response
+        self._begun: dict[str, int] = {}  # start times of calls without a result
         self._rows: dict[str, DoubtfulCall] = {}
-        self._results: dict[int, str] = {}  # the calls of which an event says that nobody knows
+        self._results: dict[int, str] = {}  # calls whose unknown outcome is recorded, with the event
         self._late: set[str] = set()
         self._asked = self._unattended = False
 
@@ -143,7 +143,7 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
         """Return the calls found so far."""
         rows = dict(self._rows)
         if not (self._asked or self._unattended):
-            # Whoever wrote last may have begun these, and is perhaps not there any more.
+            # The engine that started these may no longer run.
             for call in self._begun:
                 if not repeatable(self._replay(call)) and (
                     call not in rows or rows[call].doubt is Doubt.DID_NOT
@@ -154,7 +154,7 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
         return tuple(sorted(filter(self._unseen, told), key=lambda row: row.since))
 
     def _unseen(self, row: DoubtfulCall) -> bool:
-        return row.standing != "told" or row.call not in self._late  # else it returned after all
+        return row.standing != "told" or row.call not in self._late  # otherwise it returned later
 
     def _replay(self, call: str) -> Replay | None:
         return self._replays.get(self._names.get(call, ""))
@@ -175,11 +175,10 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
 
     def _returned(self, seq: int, event: ev.ToolReturned) -> None:
         row = self._rows.get(event.call)
-        # What could have been repeated was not, if the run was stopped: only what changes nothing is in no
-        # doubt then.
+        # In a stopped run a repeatable call was not repeated: only read-only calls have no unknown outcome.
         if event.error is ToolError.IN_DOUBT and self._replay(event.call) is not Replay.READ_ONLY:
             row = row or self._row(event.call, "open")
-            # Who said that it did not happen had it run again, and nobody saw that.
+            # After the finding that it did not run, the call ran again, with an unknown outcome.
             told = row.standing == "open" or row.doubt is Doubt.DID_NOT
             self._rows[event.call] = replace(row, standing="told" if told else row.standing, result=seq)
             self._results[seq] = event.call
@@ -260,7 +259,7 @@ async def _children(store: Store, run: str) -> list[str]:
     async for stored, event in events(store, run):
         if isinstance(event, ev.RunStarted | ev.RunForked):
             agents = frozenset(tool.name for tool in event.tools or () if tool.agent) or agents
-        found += _started(stored.run, event, agents)  # of a fork's prefix: what its parent started
+        found += _started(stored.run, event, agents)  # started by the parent, in a fork's prefix
     return found
 
 

@@ -19,8 +19,8 @@ Item = Literal["cwd", "branch", "user", "host", "permission_mode", "client", "ve
 Row = dict[Item, Any]
 ITEMS: tuple[Item, ...] = get_args(Item)
 
-_MOST = 20  # values of one item that are kept: a source may change one at every row
-_LONGEST = 400  # characters of a value
+_MOST = 20  # maximum values per item: a source may change one in every row
+_LONGEST = 400  # maximum characters of a value
 _WANTED: tuple[Item, ...] = ("cwd", "branch", "permission_mode")
 """Items that are reported as not recorded if an imported run lacks them."""
 LABELS: Mapping[str, Item] = MappingProxyType(
@@ -30,7 +30,7 @@ LABELS: Mapping[str, Item] = MappingProxyType(
 
 
 class RecordedValue(msgspec.Struct, frozen=True):
-    """A value of an item, and the event from which it held; 0 means from the beginning."""
+    """A value of an item, and the event since which it holds; 0 means from the beginning."""
 
     seq: int
     value: str

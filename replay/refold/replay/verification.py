@@ -46,13 +46,12 @@ class Prefix(msgspec.Struct, frozen=True, kw_only=True):
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """Result of checking a log, and what remains not proven.
 
-    `events` were checked, of which `contents` have a payload and `erased` had one; `digests` counts state
-    digests derived again. `hash` is the log head's, hex. `unjudged`: a newer refold wrote the log from
-    `problem.seq` on. `unweighed` facts have sizes that cannot be measured here, because of `unweighable`;
-    their sizes are taken as recorded. `sealed` is the last event covered by a signed checkpoint (0: none),
-    through `heads` entries; None if checkpoints were not checked. `loose` of the `erased` have their erasure
-    record later in the log. `prefixes` are the runs that a fork continues, oldest first; their events were
-    checked with it.
+    `events` were checked: `contents` have a payload, `erased` had one. `digests` counts state digests derived
+    again. `hash` is the log head's, hex. `unjudged`: a newer refold wrote the log from `problem.seq` on.
+    `unweighed` facts have sizes that cannot be measured here, because of `unweighable`; their sizes are taken
+    as recorded. `sealed` is the last event covered by a signed checkpoint (0: none), through `heads` entries;
+    None if checkpoints were not checked. `loose` of the `erased` have their erasure record later in the log.
+    `prefixes` are the runs that a fork continues, oldest first; their events were checked with it.
     """
 
     run: str
@@ -133,7 +132,7 @@ class Verifier(Follower[Verification]):
 
     def __init__(self, run: str, *, sealed: int = 0) -> None:
         self._run = run
-        self._owner = ""  # of the event before: of a fork's prefix another run
+        self._owner = ""  # run of the preceding event: another one in a fork's prefix
         self._prefixes: list[Prefix] = []
         self.ended: list[Stored] = []
         """Recorded ends of child runs, to be compared with their logs."""
@@ -171,7 +170,7 @@ class Verifier(Follower[Verification]):
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
-        """Return the runs that a fork continues, as far as it was read."""
+        """Return the runs that a fork continues, up to the last event read."""
         return tuple(self._prefixes)
 
     def notice(self, stored: Stored, upto: int) -> None:
@@ -199,19 +198,19 @@ class Verifier(Follower[Verification]):
         )
 
     def _cut_off(self) -> Problem | None:
-        # What comes after the last event cannot be read, or it cannot be known whether anything does.
+        # Later events cannot be read, or may be missing.
         if self.problem is None:
             return None
         return Problem(seq=self._head.seq + 1, kind="", problem=str(self.problem))
 
     def _stranger(self) -> Problem | None:
-        # Known at the end only: a fork begins with its parent's events.
+        # Only known at the end: a fork begins with its parent's events.
         if self._owner in ("", self._run):
             return None
         return Problem(seq=self._head.seq, kind="", problem=f"it is an event of run {self._owner}")
 
     def _unnamed(self) -> Problem | None:
-        # Known at the end only: a notice comes after what it names.
+        # Only known at the end: an erasure record comes after the events that it names.
         first = self._bare.first
         return first and Problem(seq=first[0], kind=first[1], problem=UNNAMED)
 
@@ -228,7 +227,7 @@ class Verifier(Follower[Verification]):
         try:
             return self._misread(step)
         except RefoldError as error:
-            # Of what cannot stand here: why, without the place, which is told beside it.
+            # Reason without the place, which is reported separately.
             why = error.__cause__ if isinstance(error.__cause__, RefoldError) else error
             self._unjudged = isinstance(why, CannotJudge)
             return str(why)
@@ -315,9 +314,7 @@ def _read_otherwise(stored: Stored, event: ev.Event) -> bool:
     """Return whether JSON readers could differ: SQLite uses the first of duplicate fields."""
     parts = [stored.body, stored.content or b"null"]
     if not isinstance(event, ev.UnknownAnnotation):
-        written = codec.encode(
-            event
-        )  # what refold writes has no field twice, and most logs are as it wrote them
+        written = codec.encode(event)  # refold writes no duplicate fields, and most logs are unchanged
         ours = (written.body, written.content or b"null")
         parts = [part for part, mine in zip(parts, ours, strict=True) if part != mine]
     return any(map(_doubles, parts))

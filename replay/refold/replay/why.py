@@ -174,7 +174,7 @@ Changes = Mapping[str, str | None]
 They apply in order. Fields with default values are absent, as in the JSON of a state, except the agent state.
 """
 
-# What the row of an event tells already, and what is as long as the run.
+# Fields that an event's row has already, and those as long as the run.
 _LEFT_OUT: Mapping[type, frozenset[str]] = {
     RunState: frozenset({"seq", "at"}),
     Window: frozenset({"chunks", "digest"}),
@@ -188,7 +188,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def state_changes(before: RunState | None, after: RunState) -> Changes:
-    """Return the fields that differ after an event; all fields if there was no state before.
+    """Return the fields that differ after an event; all fields if there is no preceding state.
 
     `seq`, `at` and the window's references are left out; the window's counts, totals and ranges are included.
     Policy and tools are given as the event that set them, and collections of more than a dozen entries as
@@ -209,7 +209,7 @@ def _changed(path: str, before: Any, after: Any) -> Iterator[tuple[str, str | No
         return
     if path in _RECORDED:
         if before != after:
-            yield path, ""  # the event that brought it, once it is known
+            yield path, ""  # the event that set it, if known
         return
     if isinstance(after, msgspec.Struct) and type(before) is type(after):
         for name, default in _shape(type(after)):

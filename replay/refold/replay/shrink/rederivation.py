@@ -67,7 +67,7 @@ class ShrinkSource(NamedTuple):
 
 
 class Log(NamedTuple):
-    """A log: the facts that it is derived from, its events, and the origin of each message (from number 1)."""
+    """A log: the facts that it is derived from, its events, and the origins of its messages, in order."""
 
     told: tuple[Told, ...]
     events: tuple[Written, ...]
