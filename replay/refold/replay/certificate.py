@@ -49,7 +49,7 @@ class Unsigned(CannotJudge):
 
 
 class CertifiedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run whose log was read to its end: the number of its last event, and that event's hash in hex."""
+    """A run whose log was read to its end: the number and the hash (hex) of its last event."""
 
     run: str
     events: int

@@ -70,10 +70,10 @@ class Views:
         self._chunks: Chunks = ()
         self._places: dict[
             int, tuple[int, MessageRef]
-        ] = {}  # by identity of the reference, which is kept alive here
+        ] = {}  # by id() of the reference, which is kept alive here
         self._latest: dict[
             int, tuple[int, MessageRef]
-        ] = {}  # by number: a reference made anew may be the same one
+        ] = {}  # by number: an equal reference may be a new object
         self._answered: set[str] = set()
         self._names: dict[str, str] = {}
 
@@ -86,8 +86,7 @@ class Views:
             return None
         request = state.request.event
         common, old, new = self._parted(state.window.chunks)
-        # A reply is in a window with all its results or not at all: so it is enough to have met a result
-        # once.
+        # A response is in a window with all its results or not at all, so one occurrence is enough.
         self._answered |= {ref.call for ref in new if ref.call is not None}
         splices = spliced(
             common,

@@ -47,8 +47,8 @@ _TYPED: Mapping[str, str] = MappingProxyType(
     }
 )
 _MODES = frozenset({"permission_mode", "policy"})
-_QUOTED, _MESSAGES = 80, 5  # characters of a message, messages of one observation
-_NAMED = frozenset({"score", "unmapped"})  # what follows their colon is the source's own word
+_QUOTED, _MESSAGES = 80, 5  # maximum characters of a message, and messages of one observation
+_NAMED = frozenset({"score", "unmapped"})  # the source's own name follows their colon
 
 
 class _SourceRow(msgspec.Struct):
@@ -205,7 +205,7 @@ def _named(calls: tuple[str, ...]) -> str:
 def source_end(stored: Stored, event: ev.Event, before: SourceEnd) -> SourceEnd:
     """Return how the source ended the run after `event`; the last statement counts.
 
-    A fork's continuation is a new run, so the source did not end it.
+    A fork's continuation is not ended by the source.
     """
     match event:
         case ev.SourceRecorded(what=what) if what.startswith(END):
@@ -225,7 +225,7 @@ def _ended(event: ev.SourceRecorded, end: str, *, erased: bool) -> SourceEnd:
     first = event.content.text.partition("\n")[0] if event.content else ""
     return SourceEnd(
         end=end, said="" if first.startswith("{") else first
-    )  # the rest of the record stands behind it
+    )  # the rest of the record follows it
 
 
 _CUT = "it is cut short, or damaged"

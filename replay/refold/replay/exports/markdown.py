@@ -1,7 +1,7 @@
-"""A run for an incident ticket, in Markdown.
+"""A run as Markdown, for an incident ticket.
 
-Nothing that a log says is ever markup: it stands in code, between fences longer than any in it, with what
-cannot be seen or moves a cursor shown as its escape. Long texts are cut, and say where the rest is.
+Text from a log is never parsed as markup: it is code, in fences longer than any in the text, and invisible or
+control characters are escaped. Long texts are shortened, with a reference to the full text.
 """
 
 import re
@@ -29,9 +29,9 @@ _SAID = {LimitUnit.NANOSECONDS: "s", LimitUnit.NANO_USD: "USD"}
 
 
 class Checks(Follower[Iterator[tuple[str, str]]]):
-    """What a log goes by, beside the audit of `auditor`, which is to follow it too.
+    """Collects the check results for the header. `auditor` must follow the same log.
 
-    `code` makes a text code within a line.
+    `code` formats a text as inline code.
     """
 
     def __init__(self, auditor: Auditor, code: Callable[[str], str]) -> None:
@@ -52,7 +52,7 @@ class Checks(Follower[Iterator[tuple[str, str]]]):
             self._source = self._source or event
 
     def result(self) -> Iterator[tuple[str, str]]:
-        """The lines, each with its name."""
+        """Return the lines, each with its name."""
         if self._source is not None:
             where = f"{self._code(self._source.format)}, SHA-256 {self._code(self._source.source)}"
             yield (
@@ -96,13 +96,13 @@ def _limit(limit: Limit, code: Callable[[str], str]) -> str:
 
 
 MOST_CHARS = 2000
-"""Characters of one text that are shown."""
+"""Maximum characters of one text."""
 
 MOST_DECISIVE = 40
-"""Decisive events that are listed at the top: the first half and the last half of them."""
+"""Maximum decisive events listed at the top: half of them the first ones, half the last ones."""
 
 Harmless = Callable[[str], str]
-"""Makes text harmless: what cannot be seen or moves a cursor becomes its escape; line ends stay."""
+"""Sanitizes text: invisible and control characters are escaped, except line ends."""
 
 _TICKS = re.compile("`+")
 
@@ -110,11 +110,10 @@ _TICKS = re.compile("`+")
 async def markdown(
     store: Store, run: str, upto: int | None, harmless: Harmless, registry: Registry = BUILTIN
 ) -> tuple[RunSummary, AsyncIterator[str]]:
-    """What a run is up to event `upto` (None: the last), and the text of its ticket, in pieces that end
-    lines.
+    """Return a run's summary up to event `upto` (None: the last), and its ticket in pieces that end lines.
 
-    Its audit asks the guards of `registry`. Of a damaged log it says as much as can be read, and where that
-    ends. Raises `UnknownRun`, `NewerLog`, and `Damaged` where that is nothing.
+    The audit uses the guards of `registry`. A damaged log is shown up to the damage. Raises `UnknownRun`,
+    `NewerLog`, and `Damaged` if no event can be read.
     """
     ticket, auditor = Ticket(harmless), Auditor(run, registry)
     decisive, checks = Decisive(ticket), Checks(auditor, ticket.code)
@@ -142,16 +141,14 @@ async def _written(
 
 
 class Decisive(Follower[Iterator[str]]):
-    """The events that made the run what it was: stops, refusals, failures, prunes, and what the source
-    recorded of such.
-    """
+    """Collects decisive events: stops, refusals, failures, compaction, and the source's own decisions."""
 
     def __init__(self, ticket: "Ticket") -> None:
         self._ticket = ticket
         self._first: list[str] = []
         self._last: deque[str] = deque(maxlen=MOST_DECISIVE // 2)
         self._more = 0
-        self._odd: dict[str, tuple[int, int]] = {}  # how often, and where last
+        self._odd: dict[str, tuple[int, int]] = {}  # count, and last event
 
     def take(self, step: Step) -> None:
         """Look at one event. Raises as `Step.event`."""
@@ -167,7 +164,7 @@ class Decisive(Follower[Iterator[str]]):
             self._last.append(line)
 
     def result(self) -> Iterator[str]:
-        """The section, line by line."""
+        """Return the section, line by line."""
         yield "\n## What decided it\n\n"
         yield from self._first or [
             "Nothing but the answers: no guard tripped, nothing was refused, pruned or repeated.\n"
@@ -180,8 +177,9 @@ class Decisive(Follower[Iterator[str]]):
                 yield f"- {count - 1} more of {self._ticket.code(odd)}, the last at event {last}\n"
 
     def _again(self, seq: int, odd: str) -> bool:
-        """Whether this was found before: a source may be odd in one way hundreds of times, and the rest would
-        drown.
+        """Return whether this was found before.
+
+        A source may repeat one problem hundreds of times, which would hide everything else.
         """
         if odd not in self._odd and len(self._odd) >= MOST_DECISIVE:
             return False
@@ -203,14 +201,14 @@ class Decisive(Follower[Iterator[str]]):
 
 
 class Ticket:
-    """Makes the lines of a run's ticket, event after event."""
+    """Formats the lines of a run's ticket, event by event."""
 
     def __init__(self, harmless: Harmless) -> None:
         self._harmless = harmless
         self._names: dict[str, str] = {}
 
     def header(self, about: RunSummary, checks: Iterable[tuple[str, str]] = ()) -> Iterator[str]:
-        """The top: what run it is, how it stands, and what `checks` found."""
+        """Return the header: the run, its status, and the results of `checks`."""
         yield f"# Run {self.code(about.run)}\n\n"
         ended = f"{about.agent_state}" + (f", {self.code(about.code)}" if about.code else "")
         fork = f"{self.code(about.forked_from)} at event {about.forked_at}" if about.forked_from else ""
@@ -236,7 +234,7 @@ class Ticket:
                 yield f"- {name}: {value}\n"
 
     def event(self, seq: int, at: int, event: ev.Event) -> Iterator[str]:
-        """What one event adds."""
+        """Return the lines of one event."""
         match event:
             case ev.RunStarted(content=opening):
                 yield "\n## What it began with\n"
@@ -260,7 +258,7 @@ class Ticket:
                     yield f"\n- event {seq}: {self.code(said)}\n"
 
     def code(self, text: str) -> str:
-        """A text of the log as code within a line."""
+        """Format text of the log as inline code."""
         said = " ".join(self._harmless(text).split()) or " "
         said = said if len(said) <= MOST_CHARS else said[:MOST_CHARS] + "…"
         ticks = "`" * (max((len(run) for run in _TICKS.findall(said)), default=0) + 1)
@@ -359,5 +357,5 @@ def _tokens(usage: Usage, *, uncounted: int = 0) -> str:
 
 def _clock(at: int) -> str:
     if not at:
-        return "at an unknown time"  # a transcript without times
+        return "at an unknown time"  # from a transcript without times
     return figures.clock(at)

@@ -39,12 +39,10 @@ _NAMES = (*_RUN, *_SOUGHT, *_PATHS, *_WORDS)
 _OF_A_THING = ("content", "step", "text", "label")
 """Names of the main field of a list entry, such as a task, choice or question."""
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash", "powershell", "pwsh", "cmd"})
-_BEGUN = (
-    4000  # characters of arguments that are still written are looked at: again and again, while they grow
-)
+_BEGUN = 4000  # maximum characters of streamed arguments that are parsed: repeatedly, while they grow
 _HALF_ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*(\\(?:u[0-9a-fA-F]{0,3})?)\Z")
-_LOOKED_AT = 20_000  # characters of a text that are looked at whole
-_LONG = 4  # times as much as is shown is looked at on either side: white space is made single
+_LOOKED_AT = 20_000  # maximum characters of a text that is processed completely
+_LONG = 4  # multiple of the displayed length that is read on either side, because white space is collapsed
 
 ERASED = "(erased)"
 """Placeholder for erased text."""
@@ -71,7 +69,9 @@ def begun_argument(arguments: str) -> str:
     for text in (closed, _closed(begun[:comma])[0]):
         if text and _given(text):
             said, _ = _main(text, nested=True)
-            return said if said != text or text == begun else ""  # what was closed here, nobody wrote
+            return (
+                said if said != text or text == begun else ""
+            )  # never return what was closed here as an argument
     return ""
 
 
@@ -177,7 +177,7 @@ def _main(arguments: str, *, nested: bool) -> tuple[str, bool]:
     if (first := next(iter(found), None)) is not None:
         return _with_path(first, found), first in _RUN
     said = _first(map(_said, given.values()))
-    if nested and said.lstrip().startswith("{"):  # some harnesses hand on all arguments as the text of one
+    if nested and said.lstrip().startswith("{"):  # some harnesses pass all arguments as the text of one
         return _main(said, nested=False)
     said = said or _first(map(_things, given.values()))
     return said or (arguments.strip() if given else ""), False

@@ -55,7 +55,9 @@ ANNOTATIONS = (
 )  # fmt: skip
 
 
-_FOLLOWS = frozenset({Trigger.CALL_TOOLS, Trigger.TOOLS_DONE, Trigger.ANSWERED})  # from what stands beside it
+_FOLLOWS = frozenset(
+    {Trigger.CALL_TOOLS, Trigger.TOOLS_DONE, Trigger.ANSWERED}
+)  # follow from adjacent events
 
 
 def _verdict(event: ev.GuardTripped | ev.LimitReached | ev.LimitNeared) -> str:
@@ -121,7 +123,7 @@ DECISIONS = (
          weight=decisive),
     Kind(of=ev.StateChanged, type="state", says=sentences.moved, texts=("reason",),
          details=lambda event, _: EventDetails(name=(event.trigger,), reason=words(event.code, event.where or "")), weight=_weight,
-         ignores=frozenset({"reason"})),  # a sentence in which amounts of time stand
+         ignores=frozenset({"reason"})),  # a sentence that contains durations
     Kind(of=ev.StateDigested, type="state", says=lambda event: event.state[:16], weight=routine, compared=False),
 )  # fmt: skip
 
@@ -184,7 +186,7 @@ TABLE: Mapping[type[ev.Event], AnyKind] = MappingProxyType({row.of: row for row 
 TYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {type_: tuple(ev.kind_of(row.of) for row in ROWS if row.type == type_) for type_ in get_args(EventType)}
 )
-"""Subjects of event kinds, one word each."""
+"""Event kinds by subject."""
 
 
 def kind_for(event: ev.Event) -> AnyKind:
@@ -212,7 +214,7 @@ def details_of(event: ev.Event, tools: Tools) -> EventDetails:
 
 
 def texts_of(event: ev.Event) -> Iterator[str]:
-    """Return the non-empty texts of an event in order: payload first, then sentences of the body."""
+    """Yield the non-empty texts of an event in order: payload first, then sentences of the body."""
     said = event.fact if isinstance(event, ev.LateResult) else event
     for way in kind_for(said).texts:
         value: object = event

@@ -1,6 +1,6 @@
-"""Conditions of a question, and what can be asked about.
+"""Conditions of a query, and its fields.
 
-Of a number that never falls it is proved, not guessed, that being more than something stays so.
+For numbers that never decrease, a lower bound provably stays true once it is true.
 """
 
 import re
@@ -17,7 +17,7 @@ from refold.reducers.patterns import find_first
 FieldKind = Literal["words", "number", "flag", "text"]
 
 MOST_CHARACTERS = 2000
-"""Of a question: it is typed by a person."""
+"""Maximum length of a query."""
 
 
 _ALIKE: Mapping[str, str] = MappingProxyType(
@@ -37,11 +37,11 @@ _ALIKE: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("status",), "state"),
     }
 )
-"""What other programs call it: no near name, and the same thing."""
+"""Names that other programs use for a field, in addition to similar spellings."""
 
 
 class BadQuestion(WrongUse):
-    """A question that means nothing: `problem` says why, `at` is the place in `text`, from 1."""
+    """An invalid query: `problem` says why, `at` is the position in `text`, from 1."""
 
     def __init__(self, text: str, at: int, problem: str) -> None:
         super().__init__(text, at, problem)
@@ -55,10 +55,10 @@ class BadQuestion(WrongUse):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """What can be asked about by a name: `digits` of a number's value stand after the point.
+    """A field of a query. A number has `digits` after the decimal point.
 
-    `values` are all that there are, where they are known: another one is a slip of the pen, and finds nothing
-    for ever. `rises`: in a log that can be folded it never falls; once true, it stays true.
+    `values` are all possible values, if they are known: any other one is a typo that would never match.
+    `rises`: it never decreases in a log that can be folded; a flag stays true once it is true.
     """
 
     kind: FieldKind
@@ -69,18 +69,18 @@ class Field(msgspec.Struct, frozen=True):
 
 
 def unquoted(text: str) -> str:
-    r"""What stands between two quotation marks: `\` before a mark, or before itself, is not part of it."""
+    r"""Return the text between two quotation marks, with `\` removed before a mark or another `\`."""
     return re.sub(r"\\([\"\\])", r"\1", text[1:-1])
 
 
 def quoted(text: str) -> str:
-    """The text between quotation marks, as `unquoted` reads it."""
+    """Quote a text so that `unquoted` reads it back."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def unknown(what: str, name: str, names: Iterable[str]) -> str:
-    """That there is no such name, the nearest one, and all that there are."""
+    """Format an error for an unknown name, with the closest name and all names."""
     listed = sorted(names)
     near = (
         [_ALIKE[name.lower()]] if _ALIKE.get(name.lower()) in listed else get_close_matches(name, listed, 1)
@@ -90,49 +90,50 @@ def unknown(what: str, name: str, names: Iterable[str]) -> str:
 
 
 def decimal(text: str) -> tuple[int, int]:
-    """A number as it is written, exactly: its digits, and how many of them stand after the point."""
+    """Parse a decimal number exactly: its digits as an integer, and the number of decimals."""
     whole, _, after = text.partition(".")
     return int(whole + after), len(after)
 
 
 Order = Literal["<", "<=", ">", ">=", "=="]
 Read = Callable[[str], Any]
-"""What the fields of an event or a state are, by their names."""
+"""Reads a field of an event or a state by name."""
 
 _PLAIN = re.compile(r'[^\s"*()]+')
 
 
 class Is(msgspec.Struct, frozen=True):
-    """One of the field's words is this one."""
+    """One of the field's words equals this one."""
 
     field: str
     value: str
 
 
 class Like(msgspec.Struct, frozen=True):
-    """One of the field's words is this one, in which each `*` stands for anything."""
+    """One of the field's words matches this one, where each `*` matches anything."""
 
     field: str
     value: str
 
 
 class Holds(msgspec.Struct, frozen=True):
-    """This stands somewhere in the text."""
+    """The text contains this."""
 
     value: str
     field: str = "text"
 
 
 class Fits(msgspec.Struct, frozen=True):
-    """A pattern is found in one of the field's words, or in a line of the text."""
+    """A pattern matches in one of the field's words, or in a line of the text."""
 
     field: str
     pattern: str
 
 
 class Between(msgspec.Struct, frozen=True):
-    """The number is in the range, ends included, None: without an end; in nano-dollars and nanoseconds where
-    it is such.
+    """The number is in the range, ends included; None: unbounded.
+
+    Money is in nano-dollars and time in nanoseconds.
     """
 
     field: str
@@ -141,8 +142,9 @@ class Between(msgspec.Struct, frozen=True):
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """The number stands so to another field, times `factor`: a decimal number, its digits and how many stand
-    after the point.
+    """The number compares like this to another field times `factor`.
+
+    `factor` is a decimal number: its digits, and the number of decimals.
     """
 
     field: str
@@ -152,7 +154,7 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 class Says(msgspec.Struct, frozen=True):
-    """The flag is this."""
+    """The flag has this value."""
 
     field: str
     value: bool
@@ -162,19 +164,19 @@ Test = Is | Like | Holds | Fits | Between | Beside | Says
 
 
 class Not(msgspec.Struct, frozen=True):
-    """The contrary."""
+    """Negation."""
 
     of: "Node"
 
 
 class Every(msgspec.Struct, frozen=True):
-    """All of them; of none: whatever there is."""
+    """All parts match; without parts, everything does."""
 
     of: tuple["Node", ...]
 
 
 class Some(msgspec.Struct, frozen=True):
-    """One of them at least."""
+    """At least one part matches."""
 
     of: tuple["Node", ...]
 
@@ -183,10 +185,9 @@ Node = Test | Not | Every | Some
 
 
 def is_so(node: Node, read: Read, fields: Mapping[str, Field]) -> bool | None:
-    """Whether it is so of what `read` reads; None: nobody knows, for it hangs on a text that is hidden (read
-    as None).
+    """Evaluate a query with `read`; None if the result depends on erased text (read as None).
 
-    Any other field that is not there fits nothing.
+    Any other missing field matches nothing.
     """
     match node:
         case Every(of=parts):
@@ -235,7 +236,7 @@ def _lies(test: Between, number: int | None) -> bool:
 def _first(
     parts: tuple[Node, ...], read: Read, fields: Mapping[str, Field], *, decisive: bool
 ) -> bool | None:
-    """The answer that decides, if one part gives it; else what none knows stays unknown."""
+    """Return the deciding value if one part has it, None if a part is unknown, else the opposite."""
     unknown = False
     for part in parts:
         so = is_so(part, read, fields)
@@ -246,7 +247,7 @@ def _first(
 
 
 def conditions(node: Node, *, contrary: bool = False) -> Iterator[tuple[Test, bool]]:
-    """Every condition in it, and whether its contrary is asked for."""
+    """Yield every condition, and whether it is negated."""
     match node:
         case Not(of=part):
             yield from conditions(part, contrary=not contrary)
@@ -258,7 +259,7 @@ def conditions(node: Node, *, contrary: bool = False) -> Iterator[tuple[Test, bo
 
 
 def lasts(node: Node, fields: Mapping[str, Field], *, contrary: bool = False) -> bool:
-    """Whether it is proved that it stays so once it is, in whatever log; `contrary`: that it stays not so."""
+    """Return whether it provably stays true once it is, in any log; if `contrary`, that it stays false."""
     match node:
         case Every(of=parts) | Some(of=parts):
             return all(lasts(part, fields, contrary=contrary) for part in parts)
@@ -273,7 +274,7 @@ def lasts(node: Node, fields: Mapping[str, Field], *, contrary: bool = False) ->
 
 
 def like(word: str, pattern: str) -> bool:
-    """Whether a word is a pattern in which each `*` stands for anything."""
+    """Return whether a word matches a pattern in which each `*` matches anything."""
     first, *middle, last = pattern.split("*")
     if len(word) < len(first) + len(last) or not word.startswith(first) or not word.endswith(last):
         return False
@@ -287,7 +288,7 @@ def like(word: str, pattern: str) -> bool:
 
 
 def written(node: Node, fields: Mapping[str, Field]) -> str:
-    """The question as text that parses to it again."""
+    """Format a query as text that parses to the same query."""
     match node:
         case Some(of=parts):
             return " or ".join(_part(part, fields) for part in parts)
@@ -325,7 +326,7 @@ def _stands(asked: Beside, read: Read, fields: Mapping[str, Field]) -> bool:
     if one is None or other is None:
         return False
     times, after = asked.factor
-    # In whole numbers, with as many digits after the point as either side has: money is exact.
+    # In integers with all decimals of both sides, so that money is exact.
     left = one * 10 ** (fields[asked.other].digits + after)
     right = other * times * 10 ** fields[asked.field].digits
     return _ORDERS[asked.order](left, right)

@@ -140,7 +140,7 @@ class _LogReader:
         return turn
 
     def side(self) -> RunTotals:
-        """Return the totals of the run as far as it was read."""
+        """Return the totals of the events read."""
         state = self._steps.state
         return RunTotals(
             run=self._run,
@@ -237,7 +237,7 @@ def _offset(left: _Turn, right: _Turn, key: _Key) -> int:
 
 
 STRETCH = 256
-"""Events between two evaluations. This many states are held in memory; they share most of their data."""
+"""Events between two evaluations. This many states, which share most of their data, are in memory."""
 
 How = Literal["halving", "every event"]
 

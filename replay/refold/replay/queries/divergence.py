@@ -1,15 +1,14 @@
-"""`bisect --versus`: the first event at which two logs part; and when two events say the same.
+"""`bisect --versus`: find the first event at which two logs diverge; and compare two events.
 
-What no second run can have in common with the first does not count: ids, instants, durations, salts and
-digests, what a provider charged, the numbers of other events. Nor does what has no effect: annotations, and
-digests of the state. A call is known by its tool and its place in the answer, for an id counts the calls
-before it. Where the words were erased on one side only, it is not known whether they were the same.
+Values that always differ between two runs do not count: ids, times, durations, salts and digests, provider
+charges, numbers of other events. Neither do events without effect: annotations, and digests of the state. A
+call is identified by its tool and its position in the response, because ids count earlier calls. If a payload
+is erased on one side only, the difference is unknown.
 
-Two copies of a log, or a fork and its parent, are halved by their chains: equal hashes say that everything
-before is equal. Logs that were written apart have no hash in common, but the digests of their states may
-still agree, where they are of the same facts at the same instants. From there on events are compared one
-after the other, not turn by turn as `diff` aligns them: this begins in the middle of a log, and the first
-event that is another is all that is asked for.
+Two copies of a log, or a fork and its parent, are bisected by their chains: equal hashes mean equal prefixes.
+Logs written separately share no hash, but digests of their states may still agree, if they are of the same
+facts at the same times. From there on, events are compared one by one, not aligned by turn as in `diff`: the
+comparison starts in the middle of a log, and only the first different event matters.
 """
 
 from bisect import bisect_left
@@ -114,7 +113,7 @@ def differences(one: ComparedEvent, other: ComparedEvent) -> tuple[FieldDifferen
         return (FieldDifference(field="content", erased=True), *_list_differences(changed, mine, others))
     left, right = _said(one), _said(other)
     said = _changed(left, right)
-    if said:  # then the sizes of it differ, too, and need not be told
+    if said:  # sizes differ as well, and are not listed
         changed = [name for name in changed if name not in _SIZES and name not in said]
     spoken = said if len(said) == 1 else [name for name in said if name not in _SIZES]
     return (*_list_differences(spoken, left, right), *_list_differences(changed, mine, others))
@@ -154,7 +153,7 @@ def _comparable(value: object, calls: Calls, name: str) -> object:
             return calls.get(value, value)
         case Size():  # its digest is salted
             return replace(value, digest="")
-        case Gap():  # what it frames is compared as what was said
+        case Gap():  # the framed text is compared as payload
             return replace(value, source=0)
         case ev.MessageHead():
             return replace(value, size=replace(value.size, digest=""))
@@ -162,7 +161,7 @@ def _comparable(value: object, calls: Calls, name: str) -> object:
             timed = {"used": 0, "exceeded_by": 0} if value.unit is LimitUnit.NANOSECONDS else {}
             return replace(value, at=0, **timed)
         case ev.Call():
-            # Its arguments are what was said, and compared as such.
+            # Arguments are compared as payload.
             return calls.get(value.id, value.name) + ("" if value.complete else " (incomplete)")
         case ev.ApprovalAnswer():
             return replace(value, call=calls.get(value.call, value.call))
@@ -186,7 +185,7 @@ def _difference(name: str, left: object, right: object) -> FieldDifference:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, tuple):  # the arguments of an only call are that call's
+    if isinstance(value, tuple):  # with only one call, these are its arguments
         parts = cast("tuple[object, ...]", value)
         value = parts[0] if len(parts) == 1 and isinstance(parts[0], str) else parts
     if value is None or isinstance(value, str):
@@ -200,8 +199,8 @@ def _common(one: str, other: str) -> int:
     return bisect_left(lengths, x=True, key=lambda length: one[:length] != other[:length])
 
 
-_SOME = 256  # records that are read at once to look for one of a kind
-_MOST_RESULTS = 1000  # in a row, that are put in order
+_SOME = 256  # records read at once when searching for a kind
+_MOST_RESULTS = 1000  # consecutive results that are sorted
 
 _DIGESTED, _ANSWERED = ev.kind_of(ev.StateDigested), ev.kind_of(ev.ModelResponded)
 
@@ -344,7 +343,7 @@ class _Halver:
         return found, "digests" if found else "nothing"
 
     async def _by_hashes(self, upto: int) -> int:
-        # Two runs that share nothing do not share the first event: no need to halve.
+        # Unrelated runs differ in the first event, so no bisection is needed.
         if not await self._alike(1):
             return 0
         low, high = 1, upto

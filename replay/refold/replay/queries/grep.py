@@ -20,7 +20,7 @@ from refold.store.bundles import whole_logs
 from refold.store.protocol import Store, Stored, UnknownRun
 
 EXCERPT = 160
-"""Characters of a matching text that are shown."""
+"""Maximum characters of an excerpt."""
 
 _BEFORE = 40
 

@@ -1,5 +1,4 @@
-r"""The one language of questions: `type:tool name:bash error:true tokens>2000 or text:"rm -rf"`, `spent_usd >
-1.0 and steps >= 3`.
+r"""The query language: `type:tool name:bash error:true tokens>2000 or text:"rm -rf"`, `spent_usd > 1.0`.
 
     question  = all { "or" all }
     all       = part { [ "and" ] part }
@@ -8,14 +7,15 @@ r"""The one language of questions: `type:tool name:bash error:true tokens>2000 o
     sign      = ":" | "~" | "==" | "!=" | "<" | "<=" | ">" | ">="
     value     = a word without white space and quotation marks, or "text" in which \" and \\ stand for " and \
 
-Parts side by side must all be so, with `and` between them or without; `or` binds less; `-` and `not` say the
-contrary. `:` and `==` compare words, ignoring case, and an unquoted `*` stands for anything; of numbers `:`
-takes a value or a range, `10..20`, `10..`, `..20`; of the text it looks for what stands there, ignoring case.
-`~` searches for a pattern (`refold.reducers.patterns`), line by line. A number is compared with a number or
-with another field, `window_tokens > 0.8*context`. About events, a value without a field is looked for in the
-text, and has no `-`: to type `rm -rf` is not to mean the contrary of `rf`. About a state, where nothing is
-said, a word alone is a flag. A field that is not there fits nothing; of a text that was erased nobody knows
-what it fits.
+Adjacent parts must all hold, with or without `and`; `or` binds less tightly; `-` and `not` negate. `:` and
+`==` compare words without case, and an unquoted `*` matches anything. For numbers, `:` takes a value or a
+range: `10..20`, `10..`, `..20`. For the text, `:` searches for a substring without case. `~` searches for a
+pattern (`refold.reducers.patterns`), line by line. A number is compared with a number or with another field:
+`window_tokens > 0.8*context`.
+
+In queries over events, a value without a field is searched for in the text and cannot take `-`, so that `rm
+-rf` does not exclude `rf`. In queries over states, which have no text, a single word is a flag. A missing
+field matches nothing; a condition on erased text is unknown.
 """
 
 import re
@@ -59,40 +59,40 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _TEXT_END = re.compile(r"(?:^|[^\\])(?:\\\\)*(\\[Az])")
 _OTHER = re.compile(r"(?:([0-9]+(?:\.[0-9]+)?)\s*\*\s*)?([A-Za-z_]+)(?=[\s)]|$)")
 _ORDER = frozenset({"<", "<=", ">", ">="})
-_DEEPEST = 40  # a person's question is not: deeper ones are an attempt at our stack
+_DEEPEST = 40  # deeper queries are not typed by users, and could exhaust the stack
 
 T = TypeVar("T")
 
 
 class Vocabulary(msgspec.Struct, Generic[T], frozen=True):
-    """What can be asked about: fields by their names, and what reads one off."""
+    """Fields of a query by name, and a function that reads one from an event or a state."""
 
     fields: Mapping[str, Field]
     read: Callable[[T, str], Any]
 
 
 class Question(Generic[T]):
-    """A question that is answered with yes or no. `parse` makes it; its `text` is as it was typed."""
+    """A parsed query with a yes-or-no answer; `text` is the source. Made by `parse`."""
 
     def __init__(self, text: str, tree: Node, about: Vocabulary[T]) -> None:
         self.text, self.tree, self._about = text, tree, about
         self.names = tuple(dict.fromkeys(_names(tree)))
-        """The fields that it asks for, each once."""
+        """Names of the fields that it reads, without duplicates."""
         self.lasts = lasts(tree, about.fields)
-        """Whether it is proved that it stays true once it is, in whatever log."""
+        """Whether it provably stays true once it is true, in any log."""
 
     def answer(self, of: T) -> bool | None:
-        """Yes or no; None where it hangs on what was said, and that is hidden."""
+        """Return whether it matches; None if that depends on erased text."""
         read = self._about.read
         return is_so(self.tree, lambda name: read(of, name), self._about.fields)
 
     def matches(self, of: T) -> bool:
-        """Whether the answer is surely yes."""
+        """Return whether it certainly matches."""
         return self.answer(of) is True
 
     @property
     def sought(self) -> Iterator[Test]:
-        """The conditions of which not the contrary is asked for."""
+        """Conditions that are not negated."""
         return (test for test, contrary in conditions(self.tree) if not contrary)
 
     def __str__(self) -> str:
@@ -100,9 +100,9 @@ class Question(Generic[T]):
 
 
 def parse(text: str, about: Vocabulary[T]) -> Question[T]:
-    """The question that a person typed; "" means everything.
+    """Parse a query; "" matches everything.
 
-    Raises `BadQuestion` with the place of what is wrong.
+    Raises `BadQuestion` with the position of the error.
     """
     if len(text) > MOST_CHARACTERS:
         raise BadQuestion(text, MOST_CHARACTERS + 1, f"more than {MOST_CHARACTERS} characters")
@@ -117,15 +117,15 @@ def _names(tree: Node) -> Iterator[str]:
 
 
 class _Parser:
-    """Reads a question from left to right, one function a rule of the grammar."""
+    """Recursive-descent parser: one function per rule of the grammar."""
 
     def __init__(self, text: str, fields: Mapping[str, Field]) -> None:
         self._text, self._fields = text, fields
         self._place = self._depth = self._groups = 0
-        self._last = ""  # the last word that joins conditions
+        self._last = ""  # last operator word
 
     def whole(self) -> Node:
-        """All of it."""
+        """Parse the whole text."""
         self._pass_space()
         if self._place == len(self._text):
             return Every(())
@@ -248,8 +248,9 @@ class _Parser:
         return Beside(name, "==" if sign == "!=" else cast("Order", sign), factor, match[2])
 
     def _value(self) -> str:
-        """The value that begins here. In parentheses, a `)` that has no `(` in the value is not part of
-        it.
+        """Read the value that begins here.
+
+        In parentheses, a `)` without a `(` in the value is not part of it.
         """
         match = _VALUE.match(self._text, self._place)
         raw = match[0] if match else ""
@@ -266,11 +267,11 @@ class _Parser:
         return raw[:end]
 
     def _between_words(self) -> None:
-        """Pass over the space behind a value."""
+        """Skip the white space after a value, which is required before the next word."""
         end = self._place
         self._pass_space()
         if end == self._place < len(self._text) and self._text[end] != ")":
-            # What follows a value without a space would be another word than was meant.
+            # Without a space after the value, the rest would be parsed as another word.
             quoting = 'a quotation mark inside of a word: quote the whole value, \\" for one in it'
             raise BadQuestion(self._text, end + 1, quoting)
 
@@ -354,7 +355,7 @@ def _in_range(name: str, digits: int, value: str) -> Between:
         raise ValueError("expected a number before or after ..")
     low, high = _least(first, digits) if first else None, _most(last, digits) if last else None
     if low is not None and high is not None and low > high:
-        # Nothing could ever be found, and an empty answer would look like one about the log.
+        # It could never match, and an empty result would look like a statement about the log.
         raise ValueError(
             f"{name} is never {'in ' if dots else ''}{value}: a range begins with its smaller number, "
             f"and {name} has {digits or 'no'} digits after the point"
@@ -363,12 +364,12 @@ def _in_range(name: str, digits: int, value: str) -> Between:
 
 
 def _least(number: str, digits: int) -> int:
-    """The smallest whole number of the field's units that is not less than this one."""
+    """Return the smallest integer in the field's units that is not less than this number."""
     return -_floor(number, digits, -1)
 
 
 def _most(number: str, digits: int) -> int:
-    """The greatest that is not more."""
+    """Return the largest integer in the field's units that is not greater than this number."""
     return _floor(number, digits, 1)
 
 

@@ -1,11 +1,11 @@
-"""An event as one flat record, and what can be asked of a state by name.
+"""An event as one flat record, and the fields of a state by name.
 
-A record has the same names whatever the event is. What an event does not have is left out of it: 0 is a
-number, and nothing is not. Instants are not in it, only the time since the run began: a page's numbers are
-exact up to 2**53.
+A record has the same field names for every kind of event. Missing values are left out, because 0 is a value.
+It has no absolute times, only the time since the run began: numbers in the page's JavaScript are exact up to
+2**53.
 
-Numbers are integers. Money and time have nine digits after the point, so that nothing of a nano-dollar or a
-nanosecond is lost: `spent_usd` is written in dollars and compared in nano-dollars.
+Numbers are integers. Money and time have nine decimals, so no nano-dollar or nanosecond is lost: `spent_usd`
+is written in dollars and compared in nano-dollars.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,13 +29,12 @@ Side = Literal["fact", "decision", "note"]
 
 
 class FlatEvent(EventDetails, frozen=True, kw_only=True, omit_defaults=True):
-    """An event, flat. `name`, `call`, `verdict` and `reason` may have several values: one that fits is
-    enough.
+    """An event, flat. `name`, `call`, `verdict` and `reason` may have several values; one match is enough.
 
-    `elapsed` and `duration` are nanoseconds, None where no time was taken, `cost` nano-dollars, `size` bytes.
-    `state` is the agent's after the event, `turn` the number of the last request up to it, 0 before the
-    first; a person's message begins the next. `text` is all that was said in it, the parts separated by
-    newlines, None where that was erased; "" also where it was not read.
+    `elapsed` and `duration` are nanoseconds, None if not measured, `cost` nano-dollars, `size` bytes. `state`
+    is the agent's state after the event. `turn` is the number of the last request up to it, 0 before the
+    first; a user message begins the next turn. `text` has all texts of the event, separated by newlines; None
+    if erased, "" if not read.
     """
 
     run: str
@@ -96,20 +95,20 @@ FIELDS: Mapping[str, Field] = MappingProxyType(
         "text": Field("text", "all that was said in it"),
     }
 )
-"""Every field that a question about events knows."""
+"""All fields of queries over events."""
 
 EVENTS: Vocabulary[FlatEvent] = Vocabulary(FIELDS, getattr)
 
 
 def event_question(text: str) -> Question[FlatEvent]:
-    """The question about an event that a person typed; "" means every event. Raises `BadQuestion`."""
+    """Parse a query over events; "" matches every event. Raises `BadQuestion`."""
     return parse(text, EVENTS)
 
 
 class LogPlace(msgspec.Struct, frozen=True):
-    """Where in a run an event stands: what of a row the events before it decide.
+    """The part of a row that depends on the events before it.
 
-    `began` is the first instant that is known, `tools` the names of the last answer's calls by their ids.
+    `began` is the first known time, `tools` the tool names of the last response's calls by id.
     """
 
     began: int = 0
@@ -122,7 +121,7 @@ START = LogPlace()
 
 
 def moved(place: LogPlace, at: int, event: ev.Event) -> LogPlace:
-    """The place of the next event, recorded at the instant `at`, after the events that led to `place`."""
+    """Return the place of the next event, recorded at time `at`, after the events that led to `place`."""
     if not place.began:
         place = replace(place, began=at)
     match event:
@@ -139,9 +138,9 @@ def moved(place: LogPlace, at: int, event: ev.Event) -> LogPlace:
 
 
 def row_of(stored: Stored, event: ev.Event, place: LogPlace, *, text: bool = True) -> FlatEvent:
-    """The row of an event, without what was said unless `text`.
+    """Return the row of an event, with its texts only if `text`.
 
-    `place` is its own: that which `moved` gave for it.
+    `place` is the one that `moved` returned for the event.
     """
     details = details_of(event, place.tools)
     return FlatEvent(
@@ -164,7 +163,7 @@ def _said(stored: Stored, event: ev.Event) -> str | None:
 
 
 def side_of(event: ev.Event) -> Side:
-    """Whether an event is a fact, a decision, or a note about the log."""
+    """Return whether an event is a fact, a decision, or an annotation."""
     return (
         "note" if isinstance(event, ev.Annotation) else "decision" if isinstance(event, Decision) else "fact"
     )
@@ -176,14 +175,13 @@ T = TypeVar("T")
 
 
 class StateField(Field, Generic[T], frozen=True, kw_only=True):
-    """A field of a state, and what reads it off."""
+    """A field of a state, and a function that reads it."""
 
     name: str
     of: Callable[[RunState], T]
 
 
-# What may be given back or taken out does not rise: a step after an overflow, messages and tokens of the
-# window.
+# Excluded are numbers that can decrease: steps after an overflow, messages and tokens of the window.
 _RISING = frozenset((
     "seq", "elapsed", "requests", "calls", "spent_usd", "unpriced", "tokens",
     "input_tokens", "output_tokens", "cache_read_tokens", "reasoning_tokens", "downtime", "ended",
@@ -278,15 +276,15 @@ _VALUES = {"agent_state": tuple(map(str, AgentState))}
 
 NUMBERS, TEXTS, FLAGS = _fields("number", _NUMBERS), _fields("words", _TEXTS), _fields("flag", _FLAGS)
 STATE_FIELDS: Mapping[str, StateField[Any]] = MappingProxyType({**NUMBERS, **TEXTS, **FLAGS})
-"""Every name that a question about states knows."""
+"""All fields of queries over states."""
 
 STATES: Vocabulary[RunState] = Vocabulary(STATE_FIELDS, lambda state, name: STATE_FIELDS[name].of(state))
 
 
 def state_question(text: str) -> Question[RunState]:
-    """The question about a state that a person typed.
+    """Parse a query over states.
 
-    Raises `BadQuestion`, of an empty one too: nothing is no question.
+    Raises `BadQuestion`, also for an empty query.
     """
     question = parse(text, STATES)
     if not question.names:
