@@ -133,7 +133,7 @@ def test_long_texts_are_cut_in_a_ticket(refold: Refold, store: Path) -> None:
     run = record(store, [say("x" * 5000)], run_id="aa44")
     text = exported(refold, store, run, "markdown")
     assert "x" * 2001 not in text
-    assert "3000 characters more: event 3." in text
+    assert "3000 more characters in event 3." in text
 
 
 def test_openai_messages(refold: Refold, store: Path, finished: str) -> None:

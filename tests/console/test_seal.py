@@ -41,7 +41,7 @@ def test_a_sealed_store_verifies(refold: Refold, store: Path, key: Path, line: s
         "2 of 3 sealed and intact",
         "no event of it",
         f"newest    {line}",
-        "that no seal was removed after the one that was kept last",
+        "that no signed checkpoint was removed after the last line given with --seal",
         "that what was recorded is what happened",
     ):
         assert said in ran.out

@@ -155,7 +155,7 @@ WORD: Json = {"role": "assistant", "content": "Done.", "stopReason": "pausedForR
 @pytest.mark.parametrize(
     ("settings", "code"),
     [
-        pytest.param("truncation.max=2", 125, id="a policy that looks at why an answer stopped"),
+        pytest.param("truncation.max=2", 125, id="a policy that looks at why a response stopped"),
         pytest.param("limits.step=500", 0, id="one that does not"),
     ],
 )

@@ -30,7 +30,7 @@ STOPPED = Cancelled(position="stopped", reason="by hand")
     [
         pytest.param([said("go on")], None, True, ["result_missing"], id="a person said something"),
         pytest.param([], None, True, ["result_missing"], id="the model answered"),
-        pytest.param([STOPPED, said("go on")], ToolError.CANCELLED, False, [], id="a person stopped it"),
+        pytest.param([STOPPED, said("go on")], ToolError.CANCELLED, False, [], id="stopped by the user"),
         pytest.param([said("no"), STOPPED], ToolError.CANCELLED, False, [], id="and said so first"),
     ],
 )

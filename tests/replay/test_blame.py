@@ -87,12 +87,12 @@ async def test_money_is_in_dollars(store: MemoryStore) -> None:
         pytest.param("batch.calls.c1.eror", 16, "did you mean error?", id="a part of a member"),
         pytest.param("outcome.event.cod", 15, "did you mean code?", id="a part of what is not always there"),
         pytest.param("guards.repetiton.own", 8, "did you mean repetition?", id="a member's name"),
-        pytest.param("guards.7.own", 8, "there are repetition", id="a place in a list that is shorter"),
+        pytest.param("guards.7.own", 8, "expected repetition", id="a place in a list that is shorter"),
         pytest.param("guards.repetition.own.cuont", 23, "did you mean count?", id="a part of a memory"),
         pytest.param("spent.tally.guard.a.b", 21, "written \\.", id="what is below a number"),
-        pytest.param("agent_state.x", 13, "nothing is below agent_state", id="what is below a name"),
-        pytest.param("__class__", 1, "there is no field", id="what is none of the state's"),
-        pytest.param("", 1, "there is no field ''", id="nothing"),
+        pytest.param("agent_state.x", 13, "agent_state has no parts", id="what is below a name"),
+        pytest.param("__class__", 1, "unknown field", id="what is none of the state's"),
+        pytest.param("", 1, "unknown field ''", id="nothing"),
     ],
 )
 async def test_what_is_refused(store: MemoryStore, field: str, at: int, said: str) -> None:

@@ -126,7 +126,7 @@ class Auditor(Follower[Audit]):
         self._seq = stored.seq
         if stored.kind in _DECISIONS:
             if self._fact is None:
-                raise DamagedLog(self._run, stored.seq, f"a {stored.kind} that follows no fact")
+                raise DamagedLog(self._run, stored.seq, f"a {stored.kind} without a fact before it")
             self._group.append(stored)
             return
         self.end()
@@ -207,7 +207,7 @@ class Auditor(Follower[Audit]):
             raise
         except RefoldError as error:
             raise DamagedLog(
-                self._run, self._fact_seq, f"nothing can be decided after it: {error}"
+                self._run, self._fact_seq, f"no decision can be derived after it: {error}"
             ) from error
 
     def _agreed(self, before: RunState, group: Sequence[Stored], derived: Derived) -> bool:
@@ -239,7 +239,7 @@ class Auditor(Follower[Audit]):
             recorded=encode_value(header).decode(),
             derived=encode_value({**header, "at": before.at}).decode(),
             fields=("at",),
-            why="a decision is made in the instant of its fact, and its header has another",
+            why="a decision has the time of its fact, but its header has another time",
         )
         self._differences += 1
         self._keep(self._findings, finding, before)

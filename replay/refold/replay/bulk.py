@@ -302,7 +302,7 @@ def _judged(run: str, records: Iterator[Stored], registry: Registry) -> Judged:
     if isinstance(problem, Damaged) and not (isinstance(problem, DamagedLog) and result.events):
         return Judged(run=run, damaged=str(problem))
     if not result.events:
-        return Judged(run=run, damaged="not one event of it is there")
+        return Judged(run=run, damaged="its log has no events")
     return Judged(run=run, audit=result, policy=auditor.policy, head=held.head.hash.hex())
 
 

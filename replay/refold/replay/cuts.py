@@ -28,7 +28,7 @@ class NoCut(WrongUse):
 
     def __str__(self) -> str:
         places = [f"event {place}" for place in (self.before, self.after) if place is not None]
-        way_out = f"the nearest places are {' and '.join(places)}" if places else "there is no other place"
+        way_out = f"the nearest places are {' and '.join(places)}" if places else "no other place is possible"
         where = "" if self.at is None else f" after event {self.at}"
         return f"run {self.run} cannot be cut{where}: {self.why}; {way_out}"
 
@@ -113,12 +113,12 @@ async def _places(store: Store, run: str, at: int | None, suits: Suits) -> _Plac
 
 def _why(places: _Places, at: int | None) -> str:
     if at is None:
-        return "none of its events is a place where this can be"
+        return "no place in it is possible"
     if places.state.ended:
         return f"it has ended there ({places.state.agent_state})"
     if not whole(places.state, places.following or None):
         return f"event {at + 1} ({places.following}) was decided together with it"
-    return "what is asked of the fork cannot be there"
+    return "the requested fork is not possible there"
 
 
 _REQUESTED, _SAID = kind_of(ModelRequested), kind_of(InputReceived)
@@ -132,7 +132,7 @@ class NoSuchTurn(WrongUse):
         self.run, self.step, self.turns = run, step, turns
 
     def __str__(self) -> str:
-        had = f"it has turns 1 to {self.turns}" if self.turns else "no request was made in it"
+        had = f"it has turns 1 to {self.turns}" if self.turns else "it made no request"
         return f"run {self.run} has no turn {self.step or 1}: {had}"
 
 

@@ -41,9 +41,9 @@ _DECIDED = _CUTS | frozenset(
 )
 _TYPED: Mapping[str, str] = MappingProxyType(
     {
-        "typed:taken_back": "typed, taken back before the model was told",
-        "typed:never_sent": "typed, never reached the model",
-        "typed:unknown": "typed, and whether it reached the model is not known",
+        "typed:taken_back": "typed, withdrawn before it was sent to the model",
+        "typed:never_sent": "typed, not sent to the model",
+        "typed:unknown": "typed; unknown whether it was sent to the model",
     }
 )
 _MODES = frozenset({"permission_mode", "policy"})
@@ -146,7 +146,7 @@ class SourceEnd(msgspec.Struct, frozen=True, kw_only=True):
 
     def brief(self, unanswered: int) -> str:
         """Return the end in a few words, for a column: `open, 2 calls unanswered`."""
-        words = f"goes on in {self.run}" if self.run else self.end.replace(":", ": ", 1)
+        words = f"continued in {self.run}" if self.run else self.end.replace(":", ": ", 1)
         words = "end unknown" if words == "unknown" else words
         return f"{words}, {figures.counted(unanswered, 'call')} unanswered" if words and unanswered else words
 
@@ -155,27 +155,29 @@ class SourceEnd(msgspec.Struct, frozen=True, kw_only=True):
         if not self.end:
             return ""
         kind, _, which = self.end.partition(":")
-        told = _SENTENCES.get(kind, f"the source says {self.end}") + (f": {which}" if kind == "limit" else "")
+        told = _SENTENCES.get(kind, f"the source recorded {self.end}") + (
+            f": {which}" if kind == "limit" else ""
+        )
         if self.run:
-            told = f"the source went on: up to event {self.after} it is in run {self.run} too, which has the rest"
+            told = f"continued in run {self.run}, which shares events up to {self.after}"
         elif unanswered:
             calls = "1 call has" if len(unanswered) == 1 else f"{len(unanswered)} calls have"
             told += f"; {calls} no result ({_named(unanswered)})"
         elif self.said is None:
-            told += " (where it says so was erased)"
+            told += " (its record was erased)"
         elif self.said:
             told += f" ({self.said})"
         return told
 
 
 _SENTENCES = {
-    "finished": "finished, by its source",
+    "finished": "finished, according to its source",
     "limit": "ended by a limit of its harness",
-    "cancelled": "a person stopped it",
-    "guardrail": "a guardrail of its harness ended it",
-    "error": "an error ended it",
-    "open": "the source ends open",
-    "unknown": "the source does not say how it ended",
+    "cancelled": "stopped by the user",
+    "guardrail": "ended by a guardrail of its harness",
+    "error": "ended by an error",
+    "open": "unfinished in its source",
+    "unknown": "its source does not record how it ended",
 }
 _MOST_NAMED = 5
 
@@ -228,36 +230,36 @@ def _ended(event: ev.SourceRecorded, end: str, *, erased: bool) -> SourceEnd:
     )  # the rest of the record follows it
 
 
-_CUT = "it is cut short, or damaged"
-_NO_RUN = "a part of it holds no run that is known"
+_CUT = "it is cut off or damaged"
+_NO_RUN = "a part contains no known run"
 
 LOST: Mapping[str, str] = MappingProxyType(
     {
-        "requests_missing": "it counts more requests to the model than it has",
-        "calls_missing": "it counts more calls than it has",
-        "result_without_call": "it has a result whose call it does not have",
-        "other_tool": "it has a result of another tool than was called",
-        "too_many_calls": "an answer in it has more calls than are read",
-        "unknown_part": "a message in it has a part of a kind that is not known",
-        CALL_UNREAD: "something in it may be a call, and is not read as one",
-        "no_place": "something of it has no place in the run",
-        "not_json": "a line of it is no JSON",
-        "no_object": "a line of it is JSON, but no object",
-        "too_long": "a line of it is too long to be read",
-        "too_deep": "a part of it is nested too deep to be read",
+        "requests_missing": "it counts more model requests than it contains",
+        "calls_missing": "it counts more calls than it contains",
+        "result_without_call": "a result has no call",
+        "other_tool": "a result names another tool than its call",
+        "too_many_calls": "a response has more calls than are read",
+        "unknown_part": "a message has a part of an unknown kind",
+        CALL_UNREAD: "something may be a call, and is not read as one",
+        "no_place": "something has no place in the run",
+        "not_json": "a line is not JSON",
+        "no_object": "a line is JSON, but not an object",
+        "too_long": "a line is too long",
+        "too_deep": "a part is nested too deeply",
         "too_many_rows": "it has more rows than are read",
-        "changed": "it was changed while it was read",
+        "changed": "it changed while it was read",
         "cut": _CUT,
         "cut_off": _CUT,
         "cut_document": _CUT,
-        "no_message": "a row of it is no message",
-        "no_messages": "a part of it has no messages",
-        "no_part": "a part of a message in it is of no known kind",
-        "no_role": "something in it is said by nobody",
-        "other_span": "a span of it has the id of another span",
-        "no_span": "a row of it is no span",
-        LEFT_BRANCH: "what was done on a branch that somebody left is in no run",
-        SUBAGENT_ROWS: "what a subagent did is in no run",
+        "no_message": "a row is not a message",
+        "no_messages": "a part has no messages",
+        "no_part": "a part of a message is of an unknown kind",
+        "no_role": "a message has no role",
+        "other_span": "two spans have the same id",
+        "no_span": "a row is not a span",
+        LEFT_BRANCH: "an abandoned branch is in no run",
+        SUBAGENT_ROWS: "the actions of a subagent are in no run",
         "no_run": _NO_RUN,
         "no_history": _NO_RUN,
         "no_steps": _NO_RUN,
@@ -290,5 +292,5 @@ def is_lost(event: ev.Event) -> bool:
 
 def lost(code: str) -> str:
     """Describe what may be missing, with the code; a generic text for an unknown code."""
-    said = LOST.get(code, "it was not wholly read")
-    return f"something of the source may be in no fact: {said} ({code})"
+    said = LOST.get(code, "it was not read completely")
+    return f"data of the source may be missing: {said} ({code})"

@@ -224,9 +224,9 @@ class Teller(Follower[Sequence[TurnRow]]):
 
 def _shown_once(event: ev.ModelRequested) -> Iterator[str]:
     # A nudge is in every request, so it is not worth a remark.
-    yield from (f"shown once {text.text}" for text in event.request_only if text.text != "nudge")
+    yield from (f"sent once: {text.text}" for text in event.request_only if text.text != "nudge")
     if event.model:
-        yield f"asked {event.model}"
+        yield f"model {event.model}"
 
 
 def _answered(event: ev.ModelResponded, read_only: frozenset[str]) -> dict[str, object]:

@@ -20,9 +20,9 @@ from refold.store.checks import FORKED, can_name
 from refold.store.protocol import Store, Stored
 from refold.store.verify_bundle import UNNAMED, UnexplainedErasures, child_differs, ended_child
 
-UNSEALED = "that nothing was cut off at the end: the log is not sealed, or no key was given"
-NO_SEAL = "that nothing was cut off at the end: no seal that was checked covers it"
-UNKEYED = "that nobody who could write the store computed the whole chain anew: the chain has no key"
+UNSEALED = "that no events were removed at the end: the log is not sealed, or no key was given"
+NO_SEAL = "that no events were removed at the end: no checked signed checkpoint covers the log"
+UNKEYED = "that no writer of the store recomputed the whole chain: the chain has no key"
 
 _CHILD_ENDED = ev.kind_of(ev.ChildEnded)
 _SIZED = frozenset(ev.kind_of(each) for each in SIZED)
@@ -222,7 +222,7 @@ class Verifier(Follower[Verification]):
         if broken is not None:
             return broken
         if stored.at < self._at:
-            return f"its time is {self._at - stored.at} ns before the event's before it"
+            return f"its time is {self._at - stored.at} ns before that of the event before it"
         self._at = stored.at
         try:
             return self._misread(step)
@@ -241,13 +241,13 @@ class Verifier(Follower[Verification]):
 
     def _misplaced(self, stored: Stored, event: ev.Event) -> str | None:
         if isinstance(event, ev.Fact | ev.Annotation) and event.at != stored.at:
-            return f"its header says it happened at {stored.at}, its body at {event.at}"
+            return f"its header has the time {stored.at}, its body {event.at}"
         if isinstance(event, ev.RunStarted | ev.RunForked) and event.run != stored.run:
             return f"its body is of run {event.run}"
         if isinstance(event, ev.RunForked):
             before = (self._owner, self._head.seq, self._head.hash.hex())
             if before != (event.parent, event.parent_seq, event.parent_hash) or stored.run == self._owner:
-                return f"it goes on from event {event.parent_seq} of run {event.parent}, it says, and stands elsewhere"
+                return f"it is recorded as a fork of event {event.parent_seq} of run {event.parent}, but follows another event"
         return None
 
     def _contradicted(self, step: Step) -> str | None:
@@ -269,20 +269,20 @@ class Verifier(Follower[Verification]):
         self._digests += 1
         derived = state_digest(state)
         if derived.state != event.state:
-            return "the state that the log folds to is not the state that was digested here"
+            return "the state of the log here differs from the recorded digest"
         wrong = [name for name, digest in derived.guards.items() if event.guards.get(name) != digest]
-        return f"the state of guard {wrong[0]!r} is not the one that was digested here" if wrong else None
+        return f"the state of guard {wrong[0]!r} differs from the recorded digest" if wrong else None
 
 
 def _miswritten(stored: Stored, event: ev.Event) -> str | None:
     if _read_otherwise(stored, event):
-        return "a field stands twice in it: one reader goes by the first, another by the last"
+        return "it has a duplicate field: JSON readers differ in which one they use"
     if stored.content_digest is None and _says_something(event):
-        return "what was said is gone, and so is the digest of it, which an erasure leaves"
+        return "its payload is missing, and so is the payload's digest, which an erasure keeps"
     if not _are_digested(stored, event):
-        return "the digest in its body is not that of its content"
+        return "the digest in its body does not match its payload"
     if isinstance(event, ev.LateResult) and event.fact.at != event.at:
-        return f"its body says it happened at {event.at}, and at {event.fact.at}"
+        return f"its body has two times: {event.at} and {event.fact.at}"
     return None
 
 

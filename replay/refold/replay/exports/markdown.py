@@ -67,20 +67,20 @@ class Checks(Follower[Iterator[tuple[str, str]]]):
             )
         if self._hash:
             yield (
-                "Chain head",
-                f"{self._code(self._hash)}: hold it against what `refold verify` says, or against a seal",
+                "Log head",
+                f"{self._code(self._hash)}: compare it with `refold verify` or with a signed checkpoint",
             )
         yield "Audit", self._verdict(self._auditor.result())
 
     def _verdict(self, found: Audit) -> str:
         if self._auditor.problem is not None:
-            return f"not to its end: {self._code(str(self._auditor.problem))}"
+            return f"incomplete: {self._code(str(self._auditor.problem))}"
         if found.differences:
             first = found.findings[0]
             return f"**differs** in {found.differences}, first at event {first.seq}: {self._code(first.kind)} is {first.difference}"
         if found.unjudged:
-            blind = self._code("; ".join(found.blind)) if found.blind else "their words were erased"
-            return f"agrees as far as it can be judged; {found.unjudged} facts cannot be: {blind}"
+            blind = self._code("; ".join(found.blind)) if found.blind else "payloads erased"
+            return f"agrees, but {found.unjudged} facts are inconclusive: {blind}"
         return f"agrees: {found.decisions} decisions derived again from {found.facts} facts, rules version {found.rules}"
 
 
@@ -137,7 +137,7 @@ async def _written(
         for line in ticket.event(stored.seq, stored.at, event):
             yield line
     if about.damaged:
-        yield f"\n## Here the log breaks off\n\n{ticket.code(about.damaged)}\n"
+        yield f"\n## Damage\n\n{ticket.code(about.damaged)}\n"
 
 
 class Decisive(Follower[Iterator[str]]):
@@ -165,10 +165,8 @@ class Decisive(Follower[Iterator[str]]):
 
     def result(self) -> Iterator[str]:
         """Return the section, line by line."""
-        yield "\n## What decided it\n\n"
-        yield from self._first or [
-            "Nothing but the answers: no guard tripped, nothing was refused, pruned or repeated.\n"
-        ]
+        yield "\n## Decisive events\n\n"
+        yield from self._first or ["None: no guard tripped, and nothing was refused, pruned or retried.\n"]
         if self._more:
             yield f"- … {self._more} more …\n"
         yield from self._last
@@ -237,7 +235,7 @@ class Ticket:
         """Return the lines of one event."""
         match event:
             case ev.RunStarted(content=opening):
-                yield "\n## What it began with\n"
+                yield "\n## Opening\n"
                 yield from self._opening(opening)
             case ev.ModelRequested():
                 yield _request(seq, at, event)
@@ -282,7 +280,7 @@ class Ticket:
 
     def _answer(self, seq: int, event: ev.ModelResponded) -> Iterator[str]:
         self._names = {call.id: call.name for call in event.calls}
-        yield f"\nThe model answered ({known.stopped(event)}; tokens: {_tokens(event.usage)}; event {seq}):\n"
+        yield f"\nThe model responded ({known.stopped(event)}; tokens: {_tokens(event.usage)}; event {seq}):\n"
         said = event.content
         if said is None or said.text or not event.calls:
             yield from self._fenced(said.text if said else None, seq)
@@ -314,7 +312,7 @@ class Ticket:
         fence = "`" * max(3, max((len(run) for run in _TICKS.findall(said)), default=0) + 1)
         yield f"\n{fence}text\n{said}\n{fence}\n"
         if len(text) > MOST_CHARS:
-            yield f"\n… {len(text) - MOST_CHARS} characters more: event {seq}.\n"
+            yield f"\n… {len(text) - MOST_CHARS} more characters in event {seq}.\n"
 
 
 def _request(seq: int, at: int, event: ev.ModelRequested) -> str:
@@ -329,7 +327,7 @@ def _ending(event: ev.ToolReturned) -> str:
     ending = f"failed ({event.error})" if event.error else "returned"
     if known.failed(event) is not None:
         return ending
-    unknown = "whether it failed is unknown" if known.recorded(event) else "its result is not recorded"
+    unknown = "status not recorded" if known.recorded(event) else "result not recorded"
     return f"{ending} ({unknown})"
 
 

@@ -26,8 +26,8 @@ def started(event: ev.RunStarted) -> str:
 
 def forked(event: ev.RunForked) -> str:
     """Summarize a fork: its origin, made-up results, a new message, and unknown outcomes."""
-    made_up = f", results of {', '.join(event.results)} made up by {event.by}" if event.results else ""
-    told = f", told something by {event.by}" if event.size else ""
+    made_up = f", results of {', '.join(event.results)} supplied by {event.by}" if event.results else ""
+    told = f", with a message by {event.by}" if event.size else ""
     return f"from event {event.parent_seq} of run {event.parent}{made_up}{told}{_doubted(event.in_doubt)}"
 
 
@@ -85,7 +85,7 @@ def failed(event: ev.ModelFailed) -> str:
 
 
 def _again(event: ev.ModelResponded | ev.ModelFailed) -> str:
-    return ", starts over: repeats what had arrived" if event.starts_over else ""
+    return ", starts over, repeating received text" if event.starts_over else ""
 
 
 def returned(event: ev.ToolReturned) -> str:
@@ -119,13 +119,13 @@ def decided(event: ev.ApprovalAnswered) -> str:
 
 def asked(event: ev.ApprovalRequested) -> str:
     """Summarize a request for approval."""
-    return f"asked a person about {', '.join(event.calls)}"
+    return f"approval requested for {', '.join(event.calls)}"
 
 
 def summary_asked(event: ev.SummaryRequested) -> str:
     """Summarize a request for a summary: the number of messages and the compaction step."""
     count = sum(last - first + 1 for first, last in event.messages)
-    return f"asked for a summary of {figures.counted(count, 'message')} ({event.name})"
+    return f"summary requested of {figures.counted(count, 'message')} ({event.name})"
 
 
 def retried(event: ev.RetryScheduled) -> str:
@@ -187,7 +187,7 @@ def limits(policy: Policy) -> str:
 
 
 def _least(limit: Limit) -> str:
-    return " of what is known" if needs(limit) and not refuses_unknown(limit) else ""
+    return " (unknown counts as 0)" if needs(limit) and not refuses_unknown(limit) else ""
 
 
 def ranges(messages: Ranges) -> str:
@@ -202,4 +202,4 @@ def _named(limit: Limit) -> str:
 
 def _doubted(calls: Iterable[str]) -> str:
     told = ", ".join(calls)
-    return f", in doubt: {told}" if told else ""
+    return f", outcome unknown: {told}" if told else ""

@@ -196,7 +196,7 @@ def _refuse_impossible(field: str, path: list[str]) -> None:
         if not parts:
             structs = [kind for kind in kinds if isinstance(kind, shapes.StructType)]
             names = {each.name for kind in structs for each in kind.fields}
-            nothing = f"nothing is below {'.'.join(path[:place])}; a dot within a key is written \\."
+            nothing = f"{'.'.join(path[:place])} has no parts; a dot within a key is written \\."
             raise BadQuestion(field, at, unknown("field", step, names) if names else nothing)
         kinds, at = _alternatives(parts), at + len(step) + 1
 

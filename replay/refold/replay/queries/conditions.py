@@ -86,7 +86,7 @@ def unknown(what: str, name: str, names: Iterable[str]) -> str:
         [_ALIKE[name.lower()]] if _ALIKE.get(name.lower()) in listed else get_close_matches(name, listed, 1)
     )
     meant = f" (did you mean {near[0]}?)" if near else ""
-    return f"there is no {what} {name[:60]!r}{meant}; there are {', '.join(listed)}"
+    return f"unknown {what} {name[:60]!r}{meant}; expected {', '.join(listed)}"
 
 
 def decimal(text: str) -> tuple[int, int]:

@@ -131,7 +131,7 @@ class _Parser:
             return Every(())
         found = self._question()
         if self._place < len(self._text):
-            raise self._wrong("this ) closes nothing; to look for it, quote it")
+            raise self._wrong("unmatched ); to search for it, quote it")
         return found
 
     def _question(self) -> Node:
@@ -152,7 +152,7 @@ class _Parser:
         joint = next(filter(self._word, ("and", "or")), self._last if ends else "")
         if joint:
             where = "before a condition" if joint == "not" else "between two conditions"
-            raise self._wrong(f"{joint} stands {where}")
+            raise self._wrong(f"{joint} must be {where}")
         if ends or self._text[self._place] == ")":
             raise self._wrong("expected a condition")
         self._deeper()
@@ -176,7 +176,7 @@ class _Parser:
         self._last = ""
         found = self._question()
         if not self._text.startswith(")", self._place):
-            raise BadQuestion(self._text, begin + 1, "this ( has no ) of its own")
+            raise BadQuestion(self._text, begin + 1, "unmatched (")
         self._place += 1
         self._groups -= 1
         self._between_words()
@@ -195,7 +195,7 @@ class _Parser:
         if raw in ("", '""'):
             raise self._no_value(at, raw)
         if field is None:
-            hint = "; to look for a text with such a sign, quote it"
+            hint = "; to search for text with such a sign, quote it"
             raise BadQuestion(self._text, match.start() + 1, unknown("field", name, self._fields) + hint)
         try:
             found = self._tested(name, field, sign, raw, at)
@@ -219,7 +219,7 @@ class _Parser:
             raise BadQuestion(self._text, at + 1, unknown("field", raw, self._fields))
         if field.kind != "flag":
             raise BadQuestion(
-                self._text, at + 1, f"{raw} alone is no question: compare it with something, as by =="
+                self._text, at + 1, f"{raw} is not a condition: compare it with a value, for example with =="
             )
         return Not(Says(raw, value=True)) if minus else Says(raw, value=True)
 
@@ -229,7 +229,7 @@ class _Parser:
         if field.kind == "number" and sign != "~":
             return self._beside(name, sign, at) or _between(name, field.digits, sign, value)
         if sign in _ORDER:
-            raise ValueError(f"{name} is no number: it has no order")
+            raise ValueError(f"{name} is not a number, so it has no order")
         if sign == "~":
             return _fits(name, field, value)
         if field.kind == "flag":
@@ -272,7 +272,7 @@ class _Parser:
         self._pass_space()
         if end == self._place < len(self._text) and self._text[end] != ")":
             # Without a space after the value, the rest would be parsed as another word.
-            quoting = 'a quotation mark inside of a word: quote the whole value, \\" for one in it'
+            quoting = 'quotation mark within a word: quote the whole value, with \\" for one in it'
             raise BadQuestion(self._text, end + 1, quoting)
 
     def _pass_space(self) -> None:
@@ -296,12 +296,12 @@ class _Parser:
             raise self._wrong(f"nested more than {_DEEPEST} deep")
 
     def _no_field(self, begin: int, raw: str) -> BadQuestion:
-        way = f': write "-{raw}" for this text, or -text:{raw} for its contrary' if raw else ""
-        return BadQuestion(self._text, begin + 1, f"- stands before a field{way}")
+        way = f': write "-{raw}" to search for this text, or -text:{raw} to exclude it' if raw else ""
+        return BadQuestion(self._text, begin + 1, f"- must be before a field{way}")
 
     def _no_value(self, at: int, raw: str) -> BadQuestion:
         unclosed = self._text.startswith('"', at) and not raw
-        problem = "this quotation mark has no second one" if unclosed else "expected a value"
+        problem = "unmatched quotation mark" if unclosed else "expected a value"
         return BadQuestion(self._text, at + 1, problem)
 
     def _wrong(self, problem: str) -> BadQuestion:
@@ -310,14 +310,14 @@ class _Parser:
 
 def _says(name: str, value: str) -> Says:
     if value not in ("true", "false"):
-        raise ValueError(f"{name} is true or false")
+        raise ValueError(f"{name} must be true or false")
     return Says(name, value == "true")
 
 
 def _is_or_like(name: str, field: Field, value: str) -> Is | Like:
     fits = like if "*" in value else str.__eq__
     if field.values and not any(fits(word.lower(), value.lower()) for word in field.values):
-        quoting = "; in quotation marks it is looked for all the same"
+        quoting = "; in quotation marks, any value is accepted"
         raise ValueError(unknown(name, value, field.values) + quoting)
     return Like(name, value) if "*" in value else Is(name, value)
 
@@ -325,9 +325,11 @@ def _is_or_like(name: str, field: Field, value: str) -> Is | Like:
 def _fits(name: str, field: Field, pattern: str) -> Fits:
     if field.kind not in ("words", "text"):
         raise ValueError(f"{name} is a {field.kind}: regular expressions are for words and the text")
-    problem = problem_of(pattern, f"add what must not match as a condition of its own, -{name}~PATTERN")
+    problem = problem_of(pattern, f"exclude matches with a separate condition, -{name}~PATTERN")
     if not problem and (end := _TEXT_END.search(pattern)):
-        problem = f"{end[1]} is an end of the whole text; here each line is searched: write ^ or $"
+        problem = (
+            f"{end[1]} matches an end of the whole text, but each line is searched separately: write ^ or $"
+        )
     if problem:
         raise ValueError(problem)
     return Fits(name, pattern)
@@ -357,8 +359,8 @@ def _in_range(name: str, digits: int, value: str) -> Between:
     if low is not None and high is not None and low > high:
         # It could never match, and an empty result would look like a statement about the log.
         raise ValueError(
-            f"{name} is never {'in ' if dots else ''}{value}: a range begins with its smaller number, "
-            f"and {name} has {digits or 'no'} digits after the point"
+            f"{name} can never be {'in ' if dots else ''}{value}: a range starts with its smaller number, "
+            f"and {name} has {digits or 'no'} decimals"
         )
     return Between(name, low, high)
 
@@ -375,9 +377,7 @@ def _most(number: str, digits: int) -> int:
 
 def _floor(number: str, digits: int, sign: int) -> int:
     if not _NUMBER.fullmatch(number):
-        raise ValueError(
-            "expected a number, as 20 or 0.5, a range, as 10..20, or another field that is a number"
-        )
+        raise ValueError("expected a number (20 or 0.5), a range (10..20) or another number field")
     value, after = decimal(number)
     units: int = sign * value * 10**digits // 10**after
     return units

@@ -96,8 +96,8 @@ class ShowsNothing(WrongUse):
 
     def __str__(self) -> str:
         return (
-            f"run {self.run} does not show it, once its decisions are derived from its facts: nothing can be shrunk; "
-            "see that the question holds of it, by `refold bisect` or `refold audit`"
+            f"run {self.run} does not show it after its decisions are derived again: nothing can be shrunk. "
+            "Check with `refold bisect` or `refold audit`"
         )
 
 

@@ -165,7 +165,7 @@ class Comparison(Follower[WhatIf]):
             raise DamagedLog(self._run, seq, "an event before it is missing")
         if isinstance(event, ev.Decision):
             if self._fact is None:
-                raise DamagedLog(self._run, seq, f"a {ev.kind_of(event)} that follows no fact")
+                raise DamagedLog(self._run, seq, f"a {ev.kind_of(event)} without a fact before it")
             self._group.append(event)
             return
         if isinstance(event, ev.RunStarted):

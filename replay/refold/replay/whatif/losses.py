@@ -105,12 +105,12 @@ def _item(event: ev.SourceRecorded) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", item) if isinstance(item, dict) else {}
 
 
-_PAUSES = "retries: the record does not say how long was waited before the next"
-_UNASKED = "the record has no request to the model that any policy could have judged"
-_UNASKABLE = "the record does not say what was called here, or with which arguments"
+_PAUSES = "retries: the record does not have the wait before the next attempt"
+_UNASKED = "the record has no model request to compare"
+_UNASKABLE = "the record does not say which tool was called here, or with which arguments"
 _BESIDE = {
-    UNCALLED: "the record has results of calls that it does not have",
-    HOSTED: "the source has calls that are in no fact: the provider ran them, or nobody knows",
+    UNCALLED: "the record has results without their calls",
+    HOSTED: "the source has calls that are in no fact: the provider ran them, or it is unknown who did",
 }
 _IN_PLACE = frozenset(
     {
@@ -186,7 +186,7 @@ class Losses:
 
     def _judge_result(self, seq: int, fact: ev.ToolReturned) -> None:
         if self._near.reached and self._reads_result_of(fact):
-            self._report(seq, f"the record does not say how call {fact.call} ended, or what it gave", "rests")
+            self._report(seq, f"the record has no result of call {fact.call}", "rests")
 
     def _judge_pauses(self, seq: int, fact: ev.Fact, *, diverged: bool) -> None:
         """Report that an import lacks the waits between attempts."""
@@ -341,7 +341,7 @@ class UnjudgedCalls:
         """Report a call that ran with incomplete arguments, which a rule cannot search."""
         rule = self._incomplete.get(fact.call)
         if rule is not None and fact.error not in _NEVER_RAN:
-            why = f"{rule} cannot search the arguments of call {fact.call}: they are incomplete, and it ran all the same"
+            why = f"{rule} cannot search the arguments of call {fact.call}: they are incomplete, but the call ran"
             self._doubt(Uncertainty(seq, why, "rests", self._near.derived.state))
 
     def _look_at_gates(self, seq: int, fact: ev.ModelResponded, arguments: Sequence[str]) -> None:

@@ -49,7 +49,7 @@ from refold.replay.whatif.verdict import (
     spend_of,
 )
 
-_UNATTENDED = "a deadline fell into a time for which the record does not say whether an engine had the run"
+_UNATTENDED = "a deadline passed while it is not recorded whether an engine had the run"
 _NO_GUARDS: Registry = {}  # decisions of the recorded run are taken from the log, no guard runs
 
 
@@ -220,7 +220,7 @@ class RunPair:
         except MissingTokenizer:
             raise
         except RefoldError as error:
-            return Mismatch("fact", f"the other run has no place for it: {error}")
+            return Mismatch("fact", f"the fact is invalid in the other run: {error}")
 
     def _advance(self, fact: ev.Fact) -> Sequence[ev.Decision]:
         first = self.derived.state.seq + 1

@@ -44,9 +44,9 @@ def replace_rules(kinds: Iterable[str], other: Policy, registry: Registry = BUIL
     asked = list(kinds)
     wrong = next((kind for kind in asked if kind not in RULES), None)
     if wrong is not None:
-        raise WrongUse(f"there are no rules of the kind {wrong!r}{nearest(wrong, RULES)}")
+        raise WrongUse(f"unknown kind of rules {wrong!r}{nearest(wrong, RULES)}")
     if not asked:
-        raise WrongUse(f"expected a kind of rules or several of {', '.join(RULES)}, got none")
+        raise WrongUse(f"expected one or more kinds of rules ({', '.join(RULES)}), got none")
     return replace_keys([key for kind in asked for key in RULES[kind]], other, registry)
 
 
@@ -78,7 +78,7 @@ def _text_keys(policy: Policy, registry: Registry) -> set[str]:
     return guards | {f"pressure:{tier.name}" for tier in tiers} - TEXTS.keys()
 
 
-OTHERS = "settings that it leaves out"
+OTHERS = "other settings"
 """Reported if the key that caused a verdict is unknown."""
 
 _BY_CODE = {"end_turn": "end_of_turn", "empty": "empty"}
@@ -148,5 +148,5 @@ def note_of(name: str, count: int, settings: Collection[str], rules: Collection[
     listed = ", ".join(
         [*(each for each in settings if each != OTHERS), *([OTHERS] if OTHERS in settings else [])]
     )
-    way = f" To ask about its rules alone: --only {','.join(rules)}" if rules else ""
+    way = f" To test its rules alone: --only {','.join(rules)}" if rules else ""
     return f"{count:,} {come} from defaults that {name} does not set ({listed}).{way}"

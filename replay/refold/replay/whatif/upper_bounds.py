@@ -19,10 +19,10 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Replay, StopReason, ToolError, Unknown
 from refold.replay import known
 
-UNTIMED = "time limits: the record does not say when everything happened"
-UNPRICED = "cost limits: the record has no price of some answers"
-UNCOUNTED = "token limits: the record does not say how many tokens some answers took"
-_SILENT = "an answer of nothing: the record does not say whether its stream broke"
+UNTIMED = "time limits: not all times are recorded"
+UNPRICED = "cost limits: some responses have no recorded price"
+UNCOUNTED = "token limits: some responses have no recorded token count"
+_SILENT = "empty response: the record does not say whether its stream broke"
 
 MOST = 2**60
 """Tokens or nano-dollars: more than any limit."""
@@ -162,12 +162,12 @@ def _begin_long_ago(state: RunState) -> RunState:
 
 
 def _name_context(state: RunState) -> str:
-    return f"how large the model's context was{'' if state.setup.model else ' or which model was asked'}"
+    return f"how long the model's context was{'' if state.setup.model else ' or which model was used'}"
 
 
 def _name_stop(state: RunState) -> str:
     raw = state.answer.event.stop_raw if state.answer is not None else ""
-    return f"why an answer stopped{f' or what {raw[:40]!r} means' if raw else ''}"
+    return f"why a response stopped{f' or what {raw[:40]!r} means' if raw else ''}"
 
 
 UNKNOWNS: Mapping[Unknown, Bound] = MappingProxyType(
@@ -176,7 +176,7 @@ UNKNOWNS: Mapping[Unknown, Bound] = MappingProxyType(
             is_lost=lambda fact: isinstance(fact, ev.RunStarted) and Unknown.TOOLS in fact.unknown,
             is_read=_reads_tools,
             fill=_add_tools,
-            words=lambda _: "which tools there were, what they weighed, or which of them only read",
+            words=lambda _: "which tools there were, how many tokens they took, or which are read-only",
         ),
         Unknown.CONTEXT: Bound(
             is_lost=lambda fact: isinstance(fact, ev.RunStarted) and Unknown.CONTEXT in fact.unknown,

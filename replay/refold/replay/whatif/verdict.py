@@ -29,7 +29,7 @@ ENDED_BY: Mapping[str, str] = MappingProxyType(
     {
         _MATCHED: "matches",
         UNSEARCHABLE: "cannot be searched for",
-        "approval_terminated": "is ended by",
+        "approval_terminated": "is terminated by",
     }
 )
 """Codes of runs that one call ended, with the verb that relates the call to its rule."""

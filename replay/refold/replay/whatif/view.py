@@ -39,8 +39,8 @@ class NoEvidence(CannotJudge):
     def __str__(self) -> str:
         return (
             f"run {self.run}: under the other policy the evidence ends at event {self.seq}, in turn {self.turn}: "
-            f"{self.why}; what the model would have seen later nobody knows"
-            f"{f'. Look at {self.run}@t{self.last}' if self.last else ''}"
+            f"{self.why}. Later prompts are unknown"
+            f"{f'. Use {self.run}@t{self.last}' if self.last else ''}"
         )
 
 
@@ -148,7 +148,7 @@ def _window_rows(
     for ref in refs(one.state.window):
         place = places.get(origins.of(ref), -1)
         if place < told:
-            why = _explain_drop(comparison, ref) if place < 0 else "at another place under the other policy"
+            why = _explain_drop(comparison, ref) if place < 0 else "moved under the other policy"
             yield _message_row(one.state, ref, seen, "recorded", why)
             continue
         yield from _added_rows(other, other_seen, map(left.__getitem__, order[told:place]))
@@ -164,7 +164,7 @@ def _added_rows(
 ) -> Iterator[MessageRow]:
     for ref in added:
         yield _message_row(
-            side.state, ref, seen, "derived", ref.gap.filling if ref.gap else "said by the harness"
+            side.state, ref, seen, "derived", ref.gap.filling if ref.gap else "from the harness"
         )
 
 
@@ -210,14 +210,14 @@ def _explain_drop(comparison: Comparison, ref: MessageRef) -> str:
         if not isinstance(change, HistoryPruned) or fact < ref.seq:
             continue
         if not any(first <= ref.number <= last for first, last in change.kept):
-            return f"left out by {change.name} ({change.reason})"
-    return "not said under the other policy"
+            return f"dropped by {change.name} ({change.reason})"
+    return "not sent under the other policy"
 
 
 def _explain_cut(comparison: Comparison, ref: MessageRef) -> str:
     trimmed = (change for _, change in comparison.changes if isinstance(change, MessageTrimmed))
     names = [change.name for change in trimmed if change.message == ref.number]
-    return f"shortened by {names[-1]}" if names else "shown in full, or in other words"
+    return f"shortened by {names[-1]}" if names else "in full, or with another text"
 
 
 def _request_rows(was: _Texts, would: _Texts) -> Iterator[MessageRow]:
