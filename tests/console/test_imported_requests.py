@@ -33,7 +33,7 @@ _REASONS = (
     "the record has results without their calls",
     "data of the source may be missing",
     "the source has calls that are in no fact",
-    "the record has no request to the model",
+    "the record has no model request",
 )
 
 

@@ -113,7 +113,7 @@ async def _places(store: Store, run: str, at: int | None, suits: Suits) -> _Plac
 
 def _why(places: _Places, at: int | None) -> str:
     if at is None:
-        return "no place in it is possible"
+        return "no place in it suits the fork"
     if places.state.ended:
         return f"it has ended there ({places.state.agent_state})"
     if not whole(places.state, places.following or None):
