@@ -110,7 +110,7 @@ def worked(
 
     A failed shard (a missing file, a killed worker) does not stop the others. If an executor breaks, its
     unfinished shards are retried at the end, one at a time, on executors made by `fresh`. A shard of more
-    than `held` events is processed in this process, because results from other processes are held in memory.
+    than `held` events is processed in this process, because results from other processes stay in memory.
     """
     left: list[Shard] = []
     for each in _worked(work, executor, task, held):

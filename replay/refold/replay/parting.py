@@ -41,7 +41,7 @@ class Parting(NamedTuple):
     def kind(self) -> str:
         """Kind of the decision."""
         said = self.recorded or self.derived
-        assert said is not None, "two groups part in something"
+        assert said is not None, "equal groups of decisions"
         return ev.kind_of(said)
 
     @property

@@ -70,7 +70,7 @@ class Views:
         self._chunks: Chunks = ()
         self._places: dict[
             int, tuple[int, MessageRef]
-        ] = {}  # by id() of the reference, which is kept alive here
+        ] = {}  # by id() of the reference, which stays alive here
         self._latest: dict[
             int, tuple[int, MessageRef]
         ] = {}  # by number: an equal reference may be a new object

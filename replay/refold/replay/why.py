@@ -84,8 +84,8 @@ async def why(store: Store, run: str, seq: int | None = None, registry: Registry
         if seq is not None or not isinstance(event, Annotation):
             last, reached = stored.seq, event
     if fact is None or reached is None or not (last == at or isinstance(reached, Decision)):
-        said = "there is no event" if reached is None else f"event {last} is a {kind_of(reached)}"
-        raise WrongUse(f"run {run}: {said}: nothing was decided there; take an event before it")
+        said = "the log has no such event" if reached is None else f"event {last} is a {kind_of(reached)}"
+        raise WrongUse(f"run {run}: {said}: no decision was made there; use an earlier event")
     found, made = asked(before, fact, registry, None if last == at else last - at)
     return Reasons(
         run=run,

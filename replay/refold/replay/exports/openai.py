@@ -1,7 +1,7 @@
 """The conversation as OpenAI chat messages.
 
-All messages in the order in which they joined, including those pruned later, with their full texts. `refold
-view RUN@t7` shows what the model got in one request.
+All messages in the order in which they joined, including those pruned later, with their full texts. For the
+messages of one request, use `refold view RUN@t7`.
 """
 
 from collections.abc import AsyncIterator, Mapping

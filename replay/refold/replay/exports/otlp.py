@@ -97,7 +97,7 @@ class Spans:
         return []
 
     def root(self) -> dict[str, Any]:
-        """Return the span of the whole run, after all events were taken."""
+        """Return the span of the whole run. Call it after the last event."""
         state = self.trail.state
         outcome = state.outcome
         own = self._started | {

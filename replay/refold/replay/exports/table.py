@@ -213,7 +213,7 @@ def _plain(flat: FlatEvent, column: str) -> Any:
 
 
 ROWS = 10_000
-"""Rows of a row group, which is held in memory."""
+"""Rows per row group, and so in memory."""
 
 _MOST_CHARS = 32 << 20  # characters in a row group; a column must stay below 2 GiB
 _INT64 = 1 << 63

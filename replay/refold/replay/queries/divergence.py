@@ -303,7 +303,7 @@ class _ReadLog:
 
         Consecutive results are sorted by their calls, since their arrival order is random.
         """
-        assert self._rest is not None, "it was told where to go on"
+        assert self._rest is not None, "call continue_after first"
         if not self._ready:
             told = self._ahead or await anext(self._rest, None)
             self._ahead = None

@@ -152,7 +152,7 @@ class Bounds:
         recorded, kind = case.recorded.state, case.unknown[0]
         limit = recorded.limit
         if limit is not None and (limit.type, limit.measure) == UNKNOWNS[kind].limit:
-            # The record shows the effect of limits that were in force; the worst case has none of them.
+            # The record shows the effect of limits that were in force; the worst case is without them.
             return None if recorded.ended else "rests"
         return "rests" if self._may_warn(case) else _end_by(found, kind)
 

@@ -50,7 +50,7 @@ from refold.replay.whatif.verdict import (
 )
 
 _UNATTENDED = "a deadline passed while it is not recorded whether an engine had the run"
-_NO_GUARDS: Registry = {}  # decisions of the recorded run are taken from the log, no guard runs
+_NO_GUARDS: Registry = {}  # decisions of the recorded run come from the log, so no guard runs
 
 
 class DivergencePoint(msgspec.Struct, frozen=True, kw_only=True):
