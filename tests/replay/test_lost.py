@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from refold import importers
-from refold.replay.source_words import LOST, SAID_ALL_THE_SAME, lost
+from refold.replay.source_words import LOST, SAID_ALL_THE_SAME, describe_loss
 
 FOLDER = Path(importers.__file__).parent
 _CODE = re.compile(
@@ -38,4 +38,4 @@ def test_every_code_has_a_sentence() -> None:
 )
 def test_what_is_said(code: str, said: str) -> None:
     """The sentence, and behind it the code, by which a program knows it."""
-    assert f"data of the source may be missing: {said}" == lost(code)
+    assert f"data of the source may be missing: {said}" == describe_loss(code)

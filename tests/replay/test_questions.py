@@ -26,7 +26,7 @@ from refold.replay.queries.conditions import (
     Some,
     Test,
     conditions,
-    written,
+    format_query,
 )
 from refold.replay.queries.language import Vocabulary, parse
 from refold.replay.queries.rows import EVENTS, FIELDS, STATES, FlatEvent
@@ -172,7 +172,7 @@ TREES: st.SearchStrategy[Node] = st.recursive(
 @given(tree=TREES)
 def test_what_is_written_is_read_again(tree: Node) -> None:
     """A question that was written out parses to itself."""
-    assert tree == parse(written(tree, FIELDS), EVENTS).tree
+    assert tree == parse(format_query(tree, FIELDS), EVENTS).tree
 
 
 @given(text=st.text(max_size=30) | st.text(alphabet='ab:~<>=."-\\ or*()notand19', max_size=30))

@@ -23,7 +23,7 @@ from refold.reducers.rules import rules_of
 from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import SOURCE_LABEL
-from refold.replay.parting import DecisionDifference, Parting, parting, unjudged
+from refold.replay.parting import DecisionDifference, Parting, depends_on_unavailable, find_divergence
 from refold.replay.reader import Follower, Step, event_of, follow, stored_events
 from refold.store.protocol import Store, Stored
 
@@ -134,7 +134,7 @@ class Auditor(Follower[Audit]):
         event = step.event if stored.kind in _FACTS else step.bare
         if isinstance(event, ev.Fact) and (problem := misfit(self._state, event)):
             raise DamagedLog(self._run, stored.seq, problem)
-        self._state = self._evolved(self._state, stored.seq, event)
+        self._state = self._evolve(self._state, stored.seq, event)
         if isinstance(event, ev.Fact):
             self._fact, self._fact_seq = event, stored.seq
             self._facts += 1
@@ -145,8 +145,8 @@ class Auditor(Follower[Audit]):
             return
         fact, group, before = self._fact, self._group, self._state
         self._fact, self._group = None, []
-        derived = self._derived(before, fact)
-        agreed = _written_so(derived, group, before.at) or self._agreed(before, group, derived)
+        derived = self._derive(before, fact)
+        agreed = _matches_derived(derived, group, before.at) or self._compare(before, group, derived)
         self._decisions += len(group)
         if agreed:
             self._unasked += not before.ended and any(map(is_skipped, before.guards))
@@ -162,8 +162,8 @@ class Auditor(Follower[Audit]):
         if fact is None or not group:
             return
         with suppress(RefoldError):  # if nothing can be derived, the audit ends at the fact
-            derived = self._derived(self._state, fact)[: len(group)]
-            if _written_so(derived, group, self._state.at):
+            derived = self._derive(self._state, fact)[: len(group)]
+            if _matches_derived(derived, group, self._state.at):
                 self._decisions += len(group)
                 self._state = derived[-1][1]
 
@@ -193,13 +193,13 @@ class Auditor(Follower[Audit]):
             imported=SOURCE_LABEL in self._state.setup.labels,
         )
 
-    def _evolved(self, state: RunState, seq: int, event: ev.Event) -> RunState:
+    def _evolve(self, state: RunState, seq: int, event: ev.Event) -> RunState:
         try:
             return evolve(state, event, self._registry)
         except RefoldError as error:
             raise DamagedLog(self._run, seq, str(error)) from error
 
-    def _derived(self, state: RunState, fact: ev.Fact) -> Derived:
+    def _derive(self, state: RunState, fact: ev.Fact) -> Derived:
         decide = rules_of(state)
         try:
             return decide(state, fact)
@@ -210,26 +210,26 @@ class Auditor(Follower[Audit]):
                 self._run, self._fact_seq, f"no decision can be derived after it: {error}"
             ) from error
 
-    def _agreed(self, before: RunState, group: Sequence[Stored], derived: Derived) -> bool:
+    def _compare(self, before: RunState, group: Sequence[Stored], derived: Derived) -> bool:
         """Return whether these records, whose bytes differ, have the derived values.
 
         If not, the difference is added, and the recorded values are used from here on.
         """
         recorded = list(map(_decision_of, group))
         displaced = [stored for stored in group if stored.at != before.at]
-        found = parting(before, recorded, [decision for decision, _ in derived])
+        found = find_divergence(before, recorded, [decision for decision, _ in derived])
         if found is not None:
-            self._part(before, recorded, derived, found)
+            self._add_difference(before, recorded, derived, found)
         elif displaced:
-            self._displaced(before, displaced[0])
+            self._add_time_difference(before, displaced[0])
         else:
             return True
         # Add the finding first: it may be impossible to fold the recorded decisions.
         for place, decision in enumerate(recorded):
-            self._state = self._evolved(self._state, self._fact_seq + 1 + place, decision)
+            self._state = self._evolve(self._state, self._fact_seq + 1 + place, decision)
         return False
 
-    def _displaced(self, before: RunState, stored: Stored) -> None:
+    def _add_time_difference(self, before: RunState, stored: Stored) -> None:
         header = {"kind": stored.kind, "at": stored.at}
         finding = Finding(
             seq=stored.seq,
@@ -242,9 +242,11 @@ class Auditor(Follower[Audit]):
             why="a decision has the time of its fact, but its header has another time",
         )
         self._differences += 1
-        self._keep(self._findings, finding, before)
+        self._add(self._findings, finding, before)
 
-    def _part(self, before: RunState, group: Sequence[ev.Decision], derived: Derived, found: Parting) -> None:
+    def _add_difference(
+        self, before: RunState, group: Sequence[ev.Decision], derived: Derived, found: Parting
+    ) -> None:
         finding = Finding(
             seq=self._fact_seq + 1 + found.place,
             difference=found.difference,
@@ -255,16 +257,16 @@ class Auditor(Follower[Audit]):
             fields=found.fields,
         )
         state = derived[found.place - 1][1] if found.place else before
-        if unjudged(before, (*group, *(decision for decision, _ in derived))):
+        if depends_on_unavailable(before, (*group, *(decision for decision, _ in derived))):
             why = "; ".join(f"guard {watch.name}: {watch.blind}" for watch in before.guards if watch.blind)
             unknown = replace(finding, difference=DecisionDifference.UNREPLAYABLE, why=why)
             self._unjudged += 1
-            self._keep(self._unreplayable, unknown, state)
+            self._add(self._unreplayable, unknown, state)
             return
         self._differences += 1
-        self._keep(self._findings, finding, state)
+        self._add(self._findings, finding, state)
 
-    def _keep(self, findings: list[Finding], finding: Finding, state: RunState) -> None:
+    def _add(self, findings: list[Finding], finding: Finding, state: RunState) -> None:
         """Add a finding, with its state while there is room. The first finding always has its state."""
         if len(findings) >= MOST:
             return
@@ -273,7 +275,7 @@ class Auditor(Follower[Audit]):
         findings.append(replace(finding, state=text))
 
 
-def _written_so(derived: Derived, group: Sequence[Stored], at: int) -> bool:
+def _matches_derived(derived: Derived, group: Sequence[Stored], at: int) -> bool:
     """Return whether these records equal the derived ones in bytes and time."""
     if len(derived) != len(group):
         return False

@@ -9,7 +9,7 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.events import InputReceived, ModelRequested, kind_of
 from refold.reducers.pending import underway, whole
 from refold.reducers.state import NEW, RunState
-from refold.replay.reader import Follower, Step, event_of, events, found_by, stored_events
+from refold.replay.reader import Follower, Step, event_of, events, run_follower, stored_events
 from refold.store.protocol import Store
 
 Suits = Callable[[RunState], bool]
@@ -49,18 +49,18 @@ class _Places(Follower["_Places"]):
     def take(self, step: Step) -> None:
         """Check the place before this event. Raises as `Step.after`."""
         if self.last.seq:
-            self._look(self.last, step.stored.kind)
+            self._check(self.last, step.stored.kind)
         self.last = step.after
 
     def end(self) -> None:
         """Check the place after the last event."""
-        self._look(self.last, None)
+        self._check(self.last, None)
 
     def result(self) -> "_Places":
         """Return this object, which holds the results."""
         return self
 
-    def _look(self, state: RunState, following: str | None) -> None:
+    def _check(self, state: RunState, following: str | None) -> None:
         if state.seq == self._at:
             self.state, self.following = state, following or ""
         if not whole(state, following) or not self._suits(state):
@@ -105,7 +105,7 @@ def hears(state: RunState) -> bool:
 
 
 async def _places(store: Store, run: str, at: int | None, suits: Suits) -> _Places:
-    places = await found_by(_Places(at, suits), store, run)
+    places = await run_follower(_Places(at, suits), store, run)
     if at is not None and not 0 < at <= places.last.seq:
         raise NoCut(run, at, f"it has events 1 to {places.last.seq}", places.before, places.after)
     return places

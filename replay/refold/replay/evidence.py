@@ -87,7 +87,7 @@ async def sealed_runs(
             break
         if entry.run != NEWEST and (runs is None or entry.run in runs):
             known = found.get(entry.run, SealedRun())
-            problem = known.problem or await _parted(store, entry)
+            problem = known.problem or await _compare_entry(store, entry)
             seq = max(known.seq, entry.seq)
             found[entry.run] = SealedRun(seq=seq, heads=known.heads + 1, problem=problem)
     return found
@@ -126,12 +126,12 @@ class _Checker:
         last, self._last = self._last, seal
         self._signed = max(self._signed, seal.size)
         if last is not None and (seal.size < last.size or seal.at < last.at):
-            self._wrong(f"seal {seal.size} is out of order: it follows seal {last.size}")
+            self._add_problem(f"seal {seal.size} is out of order: it follows seal {last.size}")
             return
         await self._grow(seal.size)
-        problem = self._problem(seal)
+        problem = self._find_problem(seal)
         if problem:
-            self._wrong(f"seal {seal.size}: {problem}")
+            self._add_problem(f"seal {seal.size}: {problem}")
         elif self._keys:
             self._trusted, self._newest = seal.size, seal
 
@@ -140,11 +140,11 @@ class _Checker:
         if (
             self._tree.size > self._signed and await last_seal(self._store) == self._last
         ):  # no checkpoint was added meanwhile
-            self._wrong(
+            self._add_problem(
                 f"entries {self._signed + 1} to {self._tree.size} are not covered by a signed checkpoint: one was removed"
             )
         for problem in self._waiting.missed(self._tree):
-            self._wrong(problem)
+            self._add_problem(problem)
         newest = self._newest
         return Evidence(
             seals=self._seals,
@@ -158,7 +158,7 @@ class _Checker:
             more=self._more,
         )
 
-    def _problem(self, seal: Seal) -> str:
+    def _find_problem(self, seal: Seal) -> str:
         if self._tree.size < seal.size:
             return f"it covers {seal.size} entries, but there are {self._tree.size}: the others were removed"
         if self._tree.root() != seal.root:
@@ -176,19 +176,19 @@ class _Checker:
             if entry is None:
                 break
             if entry.place != self._place + 1:
-                self._wrong(f"entry {entry.place} is in the place of entry {self._place + 1}")
+                self._add_problem(f"entry {entry.place} is in the place of entry {self._place + 1}")
             self._place = entry.place
             self._tree.add(leaf_of(entry))
-            self._look()
+            self._compare_lines()
 
-    def _look(self) -> None:
+    def _compare_lines(self) -> None:
         for line, problem in self._waiting.met(self._tree):
             if problem:
-                self._wrong(problem)
+                self._add_problem(problem)
             else:
                 self._trusted = max(self._trusted, line.size)
 
-    def _wrong(self, problem: str) -> None:
+    def _add_problem(self, problem: str) -> None:
         if len(self._problems) < MOST:
             self._problems.append(problem)
         else:
@@ -201,7 +201,7 @@ async def _entries(store: Store) -> AsyncIterator[SealedHead]:
             yield entry
 
 
-async def _parted(store: Store, entry: SealedHead) -> Problem | None:
+async def _compare_entry(store: Store, entry: SealedHead) -> Problem | None:
     kind, problem = "sealed head", "a signed checkpoint covers it, but the store does not have it"
     try:
         # One event at a time: a page of them could be large.

@@ -40,11 +40,11 @@ class Records(AsyncIterator[Stored]):
 
     async def __anext__(self) -> Stored:
         while (stored := next(self._chunk, None)) is None:
-            self._chunk = iter(await self._following())
+            self._chunk = iter(await self._next_chunk())
         self._any = True
         return stored
 
-    async def _following(self) -> Sequence[Stored]:
+    async def _next_chunk(self) -> Sequence[Stored]:
         try:
             return await anext(self._chunks)
         except StopAsyncIteration:
@@ -272,7 +272,7 @@ def follow_all(source: Iterable[Stored], *followers: Follower[Any], registry: Re
                 break
 
 
-async def found_by(
+async def run_follower(
     follower: Follower[Found_co],
     store: Store,
     run: str,

@@ -17,7 +17,7 @@ from refold.reducers.source_marks import (
 )
 from refold.reducers.state import RunState
 from refold.replay import figures
-from refold.replay.environment import stated
+from refold.replay.environment import read_source_row
 from refold.store.protocol import Stored
 
 _CUTS = frozenset({"compaction", "condensation", "microcompaction", "trim"})
@@ -55,7 +55,7 @@ class _SourceRow(msgspec.Struct):
     content: str
 
 
-def decided(what: str) -> bool:
+def is_decision(what: str) -> bool:
     """Return whether the source's harness decided something, or its model saw something not recorded here."""
     kind, _, word = what.partition(":")
     return kind in _DECIDED or (word == "unequal" and kind not in _NAMED)
@@ -64,11 +64,11 @@ def decided(what: str) -> bool:
 def source_remark(event: ev.SourceRecorded) -> str:
     """Summarize a decision of the source, including user text that the model may not have seen."""
     if (sentence := _TYPED.get(event.what)) is not None:
-        return sentence + (f": {quoted(_content(event.content.text))}" if event.content else "")
-    mode = stated(event).get("permission_mode") if event.what in _MODES else None
+        return sentence + (f": {quote(_content(event.content.text))}" if event.content else "")
+    mode = read_source_row(event).get("permission_mode") if event.what in _MODES else None
     if mode is not None:
-        return f"permission mode {quoted(mode)}"
-    return f"source: {event.what}" if decided(event.what) else ""
+        return f"permission mode {quote(mode)}"
+    return f"source: {event.what}" if is_decision(event.what) else ""
 
 
 def context_remark(event: ev.ContextObserved) -> str:
@@ -80,10 +80,10 @@ def context_words(event: ev.ContextObserved) -> str:
     """Return the texts that joined the prompt, if a user's text is among them."""
     if "user" not in event.why.split() or event.content is None:
         return ""
-    return ", ".join(quoted(message.text) for message in event.content.messages[:_MESSAGES])
+    return ", ".join(quote(message.text) for message in event.content.messages[:_MESSAGES])
 
 
-def quoted(said: str) -> str:
+def quote(said: str) -> str:
     """Return the start of a user's text in quotation marks."""
     return f'"{said[:_QUOTED]}{"…" if len(said) > _QUOTED else ""}"'
 
@@ -162,7 +162,7 @@ class SourceEnd(msgspec.Struct, frozen=True, kw_only=True):
             told = f"continued in run {self.run}, which shares events up to {self.after}"
         elif unanswered:
             calls = "1 call has" if len(unanswered) == 1 else f"{len(unanswered)} calls have"
-            told += f"; {calls} no result ({_named(unanswered)})"
+            told += f"; {calls} no result ({_list_names(unanswered)})"
         elif self.said is None:
             told += " (its record was erased)"
         elif self.said:
@@ -187,19 +187,19 @@ def unanswered(state: RunState) -> tuple[str, ...]:
     return tuple(call.name for call in (state.batch.calls if state.batch else ()) if call.result is None)
 
 
-def told_of(state: RunState, end: SourceEnd) -> dict[str, Any]:
+def list_end_fields(state: RunState, end: SourceEnd) -> dict[str, Any]:
     """Return the summary fields about the source's end: code, sentence, and what was left open."""
     calls = unanswered(state)
     says = {"source_end": end.end, "source_says": end.sentence(calls), "goes_on_in": end.run}
     return {**says, "unanswered": calls}
 
 
-def exported(state: RunState, end: SourceEnd) -> dict[str, str]:
+def export_end(state: RunState, end: SourceEnd) -> dict[str, str]:
     """Return the text fields of these for an export; empty if no source ended the run."""
-    return {name: said for name, said in told_of(state, end).items() if name != "unanswered" and said}
+    return {name: said for name, said in list_end_fields(state, end).items() if name != "unanswered" and said}
 
 
-def _named(calls: tuple[str, ...]) -> str:
+def _list_names(calls: tuple[str, ...]) -> str:
     more = len(calls) - _MOST_NAMED
     return ", ".join([*calls[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
@@ -212,14 +212,14 @@ def source_end(stored: Stored, event: ev.Event, before: SourceEnd) -> SourceEnd:
     match event:
         case ev.SourceRecorded(what=what) if what.startswith(END):
             erased = stored.erased
-            return _ended(event, what.removeprefix(END), erased=erased)
+            return _parse_end(event, what.removeprefix(END), erased=erased)
         case ev.RunForked():
             return SourceEnd()
         case _:
             return before
 
 
-def _ended(event: ev.SourceRecorded, end: str, *, erased: bool) -> SourceEnd:
+def _parse_end(event: ev.SourceRecorded, end: str, *, erased: bool) -> SourceEnd:
     if end.startswith(GOES_ON):
         return SourceEnd(end="goes_on", run=end.removeprefix(GOES_ON), after=event.seq or 0)
     if erased:
@@ -290,7 +290,7 @@ def is_lost(event: ev.Event) -> bool:
     return isinstance(event, ev.Diagnosed) and event.code not in SAID_ALL_THE_SAME
 
 
-def lost(code: str) -> str:
+def describe_loss(code: str) -> str:
     """Describe what may be missing, with the code; a generic text for an unknown code."""
     said = LOST.get(code, "it was not read completely")
     return f"data of the source may be missing: {said} ({code})"

@@ -15,7 +15,14 @@ from refold.reducers.state import NEW, RunState
 from refold.replay import known
 from refold.replay.environment import Environment, EnvironmentReader
 from refold.replay.reader import Follower, Step, event_of, follow, stored_events
-from refold.replay.source_words import SourceEnd, SourceTotals, is_lost, source_end, source_totals, told_of
+from refold.replay.source_words import (
+    SourceEnd,
+    SourceTotals,
+    is_lost,
+    list_end_fields,
+    source_end,
+    source_totals,
+)
 from refold.store.protocol import Store
 
 _LAST = 100
@@ -160,7 +167,7 @@ class Summing(Follower[RunSummary]):
             environment=self._environment.result(),
             damaged=str(self.problem) if self.problem else "",
             **self._told,
-            **told_of(state, self._ended),
+            **list_end_fields(state, self._ended),
         )
 
 

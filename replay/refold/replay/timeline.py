@@ -12,7 +12,7 @@ from refold.reducers.messages import Usage
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt, Refuser, Replay, ToolError
 from refold.replay import figures, known
-from refold.replay.kinds.arguments import UNKNOWN, Effect, effect_of, elided, is_harmful, shown_argument
+from refold.replay.kinds.arguments import UNKNOWN, Effect, effect_of, elided, is_harmful, short_argument
 from refold.replay.kinds.table import kind_for, remark
 from refold.replay.reader import Follower, Step, Steps, stored_events
 from refold.replay.source_words import cuts
@@ -145,20 +145,20 @@ class Teller(Follower[Sequence[TurnRow]]):
                     each.name for each in event.tools if each.replay is Replay.READ_ONLY
                 )
             case ev.ModelResponded():
-                self._change(seq, at, answer=seq, **_answered(event, self._read_only))
+                self._change(seq, at, answer=seq, **_response_fields(event, self._read_only))
             case ev.ToolReturned(refused_by=Refuser()):
-                self._call(seq, at, event.call, result=known.REFUSED, size=event.output_bytes)
+                self._change_call(seq, at, event.call, result=known.REFUSED, size=event.output_bytes)
             case ev.ToolReturned():
-                self._call(
+                self._change_call(
                     seq, at, event.call, result=known.outcome(event), size=event.output_bytes, cut=event.cut,
                     duration=known.took(event.duration), failed=known.failed(event),
                 )  # fmt: skip
             case ev.RunResumed() | ev.DoubtResolved():
-                self._doubt(seq, at, event)
+                self._take_doubt(seq, at, event)
             case ev.CallRefused():
-                self._call(seq, at, event.call, result=known.REFUSED)
+                self._change_call(seq, at, event.call, result=known.REFUSED)
             case ev.ApprovalRequested() | ev.ApprovalAnswered():
-                self._approval(seq, at, event)
+                self._take_approval(seq, at, event)
             case ev.RunForked():
                 # The repeated request is not a second attempt: the first one was made in the parent.
                 self._change(seq, at, attempts=self._turn.attempts - event.again if self._turn else 0)
@@ -166,20 +166,22 @@ class Teller(Follower[Sequence[TurnRow]]):
                 pass
         self._remark(seq, at, event)
 
-    def _approval(self, seq: int, at: int, event: ev.ApprovalRequested | ev.ApprovalAnswered) -> None:
+    def _take_approval(self, seq: int, at: int, event: ev.ApprovalRequested | ev.ApprovalAnswered) -> None:
         if isinstance(event, ev.ApprovalRequested):
             found = dict.fromkeys(event.calls, WAITING)
         else:
             found = {each.call: "open" for each in event.answers if each.decision in ("approve", "edit")}
         for call, result in found.items():
-            self._call(seq, at, call, result=result)
+            self._change_call(seq, at, call, result=result)
 
-    def _doubt(self, seq: int, at: int, event: ev.RunResumed | ev.DoubtResolved) -> None:
+    def _take_doubt(self, seq: int, at: int, event: ev.RunResumed | ev.DoubtResolved) -> None:
         calls, known = (
             ((event.call,), event.doubt) if isinstance(event, ev.DoubtResolved) else (event.in_doubt, None)
         )
         for call in calls:
-            self._call(seq, at, call, result="open" if known is Doubt.DID_NOT else str(known or "doubted"))
+            self._change_call(
+                seq, at, call, result="open" if known is Doubt.DID_NOT else str(known or "doubted")
+            )
 
     def result(self) -> Sequence[TurnRow]:
         """Return the current turn so far; empty before the first."""
@@ -193,7 +195,7 @@ class Teller(Follower[Sequence[TurnRow]]):
             return
         if last is not None:
             self._tell(last)
-        marks = (*self._pending, *_shown_once(event))
+        marks = (*self._pending, *_list_request_texts(event))
         self._turn = TurnRow(step=event.step, first=seq, last=seq, at=at, marks=marks, purpose=event.purpose)
         self._pending.clear()
 
@@ -216,20 +218,20 @@ class Teller(Follower[Sequence[TurnRow]]):
         elif said:
             self._pending.append(said)
 
-    def _call(self, seq: int, at: int, call: str, **fields: object) -> None:
+    def _change_call(self, seq: int, at: int, call: str, **fields: object) -> None:
         if self._turn is not None:
             rows = (replace(row, seq=seq, **fields) if row.id == call else row for row in self._turn.calls)
             self._change(seq, at, calls=tuple(rows))
 
 
-def _shown_once(event: ev.ModelRequested) -> Iterator[str]:
+def _list_request_texts(event: ev.ModelRequested) -> Iterator[str]:
     # A nudge is in every request, so it is not worth a remark.
     yield from (f"sent once: {text.text}" for text in event.request_only if text.text != "nudge")
     if event.model:
         yield f"model {event.model}"
 
 
-def _answered(event: ev.ModelResponded, read_only: frozenset[str]) -> dict[str, object]:
+def _response_fields(event: ev.ModelResponded, read_only: frozenset[str]) -> dict[str, object]:
     content = event.content
     texts = content.arguments if content else ()
     calls: list[CallRow] = []
@@ -239,7 +241,7 @@ def _answered(event: ev.ModelResponded, read_only: frozenset[str]) -> dict[str, 
             CallRow(
                 id=call.id,
                 name=call.name,
-                argument=None if given is None else shown_argument(given, EXCERPT),
+                argument=None if given is None else short_argument(given, EXCERPT),
                 effect=effect_of(call.name, given, read_only=call.name in read_only),
             )
         )
@@ -321,10 +323,13 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
         files, shown = len(self.made) - len(verbs), max(_MOST, self.harmful + _LEAST)
         others = sum(number for _, number, _ in verbs[shown:])
         told = [f"{figures.count(number)} {what}" for what, number, _ in verbs[:shown]]
-        told += [_counted(files, "file", " written by redirection"), _counted(others, "other change")]
+        told += [
+            _count_phrase(files, "file", " written by redirection"),
+            _count_phrase(others, "other change"),
+        ]
         failed = f" ({figures.count(self.failed)} failed)" if self.failed else ""
-        doubtful = _counted(self.doubtful, "call", " not known to have run")
-        unknown = _counted(self.unknown, "call", " unknown")
+        doubtful = _count_phrase(self.doubtful, "call", " not known to have run")
+        unknown = _count_phrase(self.unknown, "call", " unknown")
         made = ", ".join(filter(None, told)) + failed
         return "; ".join(filter(None, [made, doubtful, unknown])) or "nothing"
 
@@ -365,7 +370,7 @@ class EffectCounter:
         )
 
 
-def _counted(number: int, what: str, more: str = "") -> str:
+def _count_phrase(number: int, what: str, more: str = "") -> str:
     return figures.counted(number, what) + more if number else ""
 
 

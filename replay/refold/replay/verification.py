@@ -147,7 +147,7 @@ class Verifier(Follower[Verification]):
 
     def take(self, step: Step) -> None:
         """Check one event. After an invalid event, nothing can be verified."""
-        stored, problem = step.stored, self._wrong(step)
+        stored, problem = step.stored, self._find_problem(step)
         if problem is not None:
             self._wrongs = Problem(seq=stored.seq, kind=stored.kind, problem=problem)
             self.over = True
@@ -187,7 +187,10 @@ class Verifier(Follower[Verification]):
             digests=self._digests,
             hash=self._head.hash.hex(),
             agent_state=str(self._state.agent_state),
-            problem=self._wrongs or self._cut_off() or self._stranger() or self._unnamed(),
+            problem=self._wrongs
+            or self._find_truncation()
+            or self._find_foreign_end()
+            or self._find_unexplained_erasure(),
             unjudged=self._unjudged,
             loose=self._bare.loose,
             prefixes=self.prefixes,
@@ -197,24 +200,24 @@ class Verifier(Follower[Verification]):
             cut=self._cut,
         )
 
-    def _cut_off(self) -> Problem | None:
+    def _find_truncation(self) -> Problem | None:
         # Later events cannot be read, or may be missing.
         if self.problem is None:
             return None
         return Problem(seq=self._head.seq + 1, kind="", problem=str(self.problem))
 
-    def _stranger(self) -> Problem | None:
+    def _find_foreign_end(self) -> Problem | None:
         # Only known at the end: a fork begins with its parent's events.
         if self._owner in ("", self._run):
             return None
         return Problem(seq=self._head.seq, kind="", problem=f"it is an event of run {self._owner}")
 
-    def _unnamed(self) -> Problem | None:
+    def _find_unexplained_erasure(self) -> Problem | None:
         # Only known at the end: an erasure record comes after the events that it names.
         first = self._bare.first
         return first and Problem(seq=first[0], kind=first[1], problem=UNNAMED)
 
-    def _wrong(self, step: Step) -> str | None:
+    def _find_problem(self, step: Step) -> str | None:
         stored = step.stored
         if self._owner not in ("", stored.run) and stored.kind != FORKED:
             return f"it is an event of run {stored.run}"
@@ -225,21 +228,23 @@ class Verifier(Follower[Verification]):
             return f"its time is {self._at - stored.at} ns before that of the event before it"
         self._at = stored.at
         try:
-            return self._misread(step)
+            return self._check_event(step)
         except RefoldError as error:
             # Reason without the place, which is reported separately.
             why = error.__cause__ if isinstance(error.__cause__, RefoldError) else error
             self._unjudged = isinstance(why, CannotJudge)
             return str(why)
 
-    def _misread(self, step: Step) -> str | None:
+    def _check_event(self, step: Step) -> str | None:
         stored, event = step.stored, step.event
-        problem = self._misplaced(stored, event) or _miswritten(stored, event) or self._contradicted(step)
+        problem = (
+            self._check_place(stored, event) or _check_encoding(stored, event) or self._check_state(step)
+        )
         if problem is None:
             self._state = step.after
         return problem
 
-    def _misplaced(self, stored: Stored, event: ev.Event) -> str | None:
+    def _check_place(self, stored: Stored, event: ev.Event) -> str | None:
         if isinstance(event, ev.Fact | ev.Annotation) and event.at != stored.at:
             return f"its header has the time {stored.at}, its body {event.at}"
         if isinstance(event, ev.RunStarted | ev.RunForked) and event.run != stored.run:
@@ -250,22 +255,22 @@ class Verifier(Follower[Verification]):
                 return f"it is recorded as a fork of event {event.parent_seq} of run {event.parent}, but follows another event"
         return None
 
-    def _contradicted(self, step: Step) -> str | None:
+    def _check_state(self, step: Step) -> str | None:
         """Return what contradicts the preceding state."""
         event, fact = step.event, _fact_of(step.event)
-        if fact is not None and (unlike := self._misfit(step.before, fact)):
+        if fact is not None and (unlike := self._check_sizes(step.before, fact)):
             return unlike
         self._cut += isinstance(event, ev.ToolReturned) and event.cut and event.content is not None
-        return self._wrong_digest(step.before, event) if isinstance(event, ev.StateDigested) else None
+        return self._check_digest(step.before, event) if isinstance(event, ev.StateDigested) else None
 
-    def _misfit(self, state: RunState, fact: ev.Fact) -> str:
+    def _check_sizes(self, state: RunState, fact: ev.Fact) -> str:
         try:
             return misfit(state, fact)
         except MissingTokenizer as error:
             self._unweighed, self._unweighable = self._unweighed + 1, str(error)
             return ""
 
-    def _wrong_digest(self, state: RunState, event: ev.StateDigested) -> str | None:
+    def _check_digest(self, state: RunState, event: ev.StateDigested) -> str | None:
         self._digests += 1
         derived = state_digest(state)
         if derived.state != event.state:
@@ -274,10 +279,10 @@ class Verifier(Follower[Verification]):
         return f"the state of guard {wrong[0]!r} differs from the recorded digest" if wrong else None
 
 
-def _miswritten(stored: Stored, event: ev.Event) -> str | None:
-    if _read_otherwise(stored, event):
+def _check_encoding(stored: Stored, event: ev.Event) -> str | None:
+    if _is_ambiguous(stored, event):
         return "it has a duplicate field: JSON readers differ in which one they use"
-    if stored.content_digest is None and _says_something(event):
+    if stored.content_digest is None and _has_text(event):
         return "its payload is missing, and so is the payload's digest, which an erasure keeps"
     if not _are_digested(stored, event):
         return "the digest in its body does not match its payload"
@@ -310,7 +315,7 @@ def _frames_words(event: ev.Event) -> bool:
     return gap is not None and bool(gap.source or gap.sources)
 
 
-def _read_otherwise(stored: Stored, event: ev.Event) -> bool:
+def _is_ambiguous(stored: Stored, event: ev.Event) -> bool:
     """Return whether JSON readers could differ: SQLite uses the first of duplicate fields."""
     parts = [stored.body, stored.content or b"null"]
     if not isinstance(event, ev.UnknownAnnotation):
@@ -333,7 +338,7 @@ def _once(pairs: list[tuple[str, object]]) -> None:
         raise KeyError
 
 
-def _says_something(event: ev.Event) -> bool:
+def _has_text(event: ev.Event) -> bool:
     """Return whether the event had text, so that it must have a digest."""
     match event:
         case ev.RunForked(size=size):

@@ -18,7 +18,7 @@ from refold.reducers.vocabulary import NANO
 from refold.replay import figures, known
 from refold.replay.audit import Audit, Auditor
 from refold.replay.figures import by
-from refold.replay.kinds.arguments import called, sole_argument
+from refold.replay.kinds.arguments import format_call, sole_argument
 from refold.replay.kinds.sentences import SHOWN
 from refold.replay.kinds.table import kind_for, remark, sentence
 from refold.replay.reader import Follower, Step, events, follow, stored_events
@@ -125,10 +125,10 @@ async def markdown(
     if about.damaged and not about.events:
         raise Damaged(about.damaged)
     header = [*ticket.header(about, checks.result()), *decisive.result()]
-    return about, _written(store, about, ticket, header)
+    return about, _write_ticket(store, about, ticket, header)
 
 
-async def _written(
+async def _write_ticket(
     store: Store, about: RunSummary, ticket: "Ticket", header: Sequence[str]
 ) -> AsyncIterator[str]:
     for line in header:
@@ -153,8 +153,8 @@ class Decisive(Follower[Iterator[str]]):
     def take(self, step: Step) -> None:
         """Look at one event. Raises as `Step.event`."""
         seq, event = step.stored.seq, step.event
-        said = self._said(event)
-        if not said or (isinstance(event, ev.Diagnosed) and self._again(seq, event.code)):
+        said = self._describe(event)
+        if not said or (isinstance(event, ev.Diagnosed) and self._is_repeated(seq, event.code)):
             return
         line = f"- event {seq}: {said}\n"
         if len(self._first) < MOST_DECISIVE // 2:
@@ -174,7 +174,7 @@ class Decisive(Follower[Iterator[str]]):
             if count > 1:
                 yield f"- {count - 1} more of {self._ticket.code(odd)}, the last at event {last}\n"
 
-    def _again(self, seq: int, odd: str) -> bool:
+    def _is_repeated(self, seq: int, odd: str) -> bool:
         """Return whether this was found before.
 
         A source may repeat one problem hundreds of times, which would hide everything else.
@@ -185,7 +185,7 @@ class Decisive(Follower[Iterator[str]]):
         self._odd[odd] = (count, seq)
         return count > 1
 
-    def _said(self, event: ev.Event) -> str:
+    def _describe(self, event: ev.Event) -> str:
         code = self._ticket.code
         if kind_for(event).weight(event) != "decisive":
             return ""
@@ -236,19 +236,19 @@ class Ticket:
         match event:
             case ev.RunStarted(content=opening):
                 yield "\n## Opening\n"
-                yield from self._opening(opening)
+                yield from self._write_opening(opening)
             case ev.ModelRequested():
                 yield _request(seq, at, event)
             case ev.ModelResponded():
-                yield from self._answer(seq, event)
+                yield from self._write_response(seq, event)
             case ev.ModelFailed():
-                yield from self._failed(seq, event)
+                yield from self._write_failure(seq, event)
             case ev.ToolReturned():
-                yield from self._returned(seq, event)
+                yield from self._write_result(seq, event)
             case ev.CallRefused():
                 yield f"\nCall {self.code(event.call)} was refused ({event.why}) by {self.code(by(event.cause, event.name))}.\n"
             case ev.InputReceived():
-                yield from self._received(seq, event)
+                yield from self._write_input(seq, event)
             case ev.StateChanged() if event.target.terminal:
                 yield f"\n## {event.target}\n\nEvent {seq}, {_clock(at)}: {self.code(event.reason)}\n"
             case _:
@@ -266,7 +266,7 @@ class Ticket:
     def _code_if_any(self, text: str | None) -> str:
         return self.code(text) if text else ""
 
-    def _opening(self, opening: ev.Opening | None) -> Iterator[str]:
+    def _write_opening(self, opening: ev.Opening | None) -> Iterator[str]:
         if opening is None:
             yield "\n*Erased.*\n"
             return
@@ -276,35 +276,35 @@ class Ticket:
             if len(messages) > 6 and place == 3:
                 yield f"\n… {len(messages) - 6} messages …\n"
             yield f"\n{message.role.capitalize()}:\n"
-            yield from self._fenced(_whole(message), 1)
+            yield from self._fence(_whole(message), 1)
 
-    def _answer(self, seq: int, event: ev.ModelResponded) -> Iterator[str]:
+    def _write_response(self, seq: int, event: ev.ModelResponded) -> Iterator[str]:
         self._names = {call.id: call.name for call in event.calls}
         yield f"\nThe model responded ({known.stopped(event)}; tokens: {_tokens(event.usage)}; event {seq}):\n"
         said = event.content
         if said is None or said.text or not event.calls:
-            yield from self._fenced(said.text if said else None, seq)
+            yield from self._fence(said.text if said else None, seq)
         for place, call in enumerate(event.calls):
             given = _argument(said, place)
-            yield f"\nIt called {self.code(called(call.name, given, SHOWN))} as {self.code(call.id)}:\n"
-            yield from self._fenced(None if given is None else sole_argument(given), seq)
+            yield f"\nIt called {self.code(format_call(call.name, given, SHOWN))} as {self.code(call.id)}:\n"
+            yield from self._fence(None if given is None else sole_argument(given), seq)
 
-    def _failed(self, seq: int, event: ev.ModelFailed) -> Iterator[str]:
+    def _write_failure(self, seq: int, event: ev.ModelFailed) -> Iterator[str]:
         status = f" (HTTP {event.status})" if event.status else ""
         yield f"\nThe request failed: {event.failure}{status}.\n"
-        yield from self._fenced(event.content.message if event.content else None, seq)
+        yield from self._fence(event.content.message if event.content else None, seq)
 
-    def _returned(self, seq: int, event: ev.ToolReturned) -> Iterator[str]:
+    def _write_result(self, seq: int, event: ev.ToolReturned) -> Iterator[str]:
         name = self._names.get(event.call)
         call = f"{self.code(event.call)} {self.code(name)}" if name else self.code(event.call)
         yield f"\nCall {call} {_ending(event)}:\n"
-        yield from self._fenced(event.content.output if event.content else None, seq)
+        yield from self._fence(event.content.output if event.content else None, seq)
 
-    def _received(self, seq: int, event: ev.InputReceived) -> Iterator[str]:
+    def _write_input(self, seq: int, event: ev.InputReceived) -> Iterator[str]:
         yield f"\n{self.code(event.by)} said:\n"
-        yield from self._fenced(event.content.text if event.content else None, seq)
+        yield from self._fence(event.content.text if event.content else None, seq)
 
-    def _fenced(self, text: str | None, seq: int) -> Iterator[str]:
+    def _fence(self, text: str | None, seq: int) -> Iterator[str]:
         if text is None:
             yield "\n*Erased.*\n"
             return
@@ -332,7 +332,7 @@ def _ending(event: ev.ToolReturned) -> str:
 
 
 def _whole(message: Message) -> str:
-    calls = "".join(f"\n[calls {called(call.name, call.arguments, SHOWN)}]" for call in message.calls)
+    calls = "".join(f"\n[calls {format_call(call.name, call.arguments, SHOWN)}]" for call in message.calls)
     return message.text + calls
 
 

@@ -16,7 +16,7 @@ from refold.reducers.views import MissingContent, message_of, remembered, reques
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import Chunks, MessageRef, Window, refs
 from refold.replay.reader import Step, Steps, stored_events
-from refold.replay.source_words import SourceEnd, exported, source_end
+from refold.replay.source_words import SourceEnd, export_end, source_end
 from refold.store.protocol import Store
 
 ERASED = "[erased]"
@@ -59,7 +59,7 @@ class Trail:
         if some text was erased.
         """
         shown, self._shown = self._shown, self.state.window.chunks
-        if not shown or not _begins(self._shown, shown):
+        if not shown or not _starts_with(self._shown, shown):
             whole = self.view()
             return None if whole is None else (0, whole)
         before = sum(map(len, shown))
@@ -106,7 +106,7 @@ class Trail:
             return Message(role=ref.role, text=text or ERASED, call=ref.call)
 
 
-def _begins(now: Chunks, then: Chunks) -> bool:
+def _starts_with(now: Chunks, then: Chunks) -> bool:
     """Return whether a window begins with all of an earlier one.
 
     Unchanged chunks are identical objects.
@@ -183,7 +183,7 @@ def _tail(trail: Trail) -> str:
         "events": str(state.seq),
         "state": str(state.agent_state),
         "reason": state.outcome.code if state.outcome else "",
-        **exported(state, trail.source_end),
+        **export_end(state, trail.source_end),
     }
     tools = [of_tool(tool) for tool in state.setup.tools]
     listed = f',"tools":{_json(tools)}' if tools else ""

@@ -22,7 +22,7 @@ from refold.replay.exports.openai import Trail, of_tool
 from refold.replay.figures import by
 from refold.replay.kinds.table import kind_for
 from refold.replay.reader import Step, Steps, stored_events
-from refold.replay.source_words import exported
+from refold.replay.source_words import export_end
 from refold.store.protocol import Store
 
 _ENCODER = msgspec.json.Encoder()
@@ -108,7 +108,7 @@ class Spans:
             "refold.reason": outcome.code if outcome else "",
             "refold.events": state.seq,
             **_cost(known.cost(state.spent)),
-            **{f"refold.{name}": text for name, text in exported(state, self.trail.source_end).items()},
+            **{f"refold.{name}": text for name, text in export_end(state, self.trail.source_end).items()},
         }
         if self._content and state.setup.tools:
             own["gen_ai.tool.definitions"] = _json([of_tool(tool) for tool in state.setup.tools])
@@ -200,7 +200,7 @@ class Spans:
             failed = known.failed(event) is True
         if self._content:
             own |= {"gen_ai.tool.call.arguments": arguments} if arguments else {}
-            own |= {"gen_ai.tool.call.result": said} if (said := _shown(event)) is not None else {}
+            own |= {"gen_ai.tool.call.result": said} if (said := _result_text(event)) is not None else {}
         return self._span(
             seq, f"execute_tool {name}".strip(), _INTERNAL, min(start, at), at, own, failed=failed
         )
@@ -244,7 +244,7 @@ class Spans:
         return hashlib.sha256(f"refold span {self._run} {seq}".encode()).hexdigest()[:16]
 
 
-def _shown(event: ev.ToolReturned | ev.CallRefused) -> str | None:
+def _result_text(event: ev.ToolReturned | ev.CallRefused) -> str | None:
     """Return the result of a call in the prompt; None if it was erased or not read."""
     match event:
         case ev.ToolReturned(content=output):

@@ -226,7 +226,7 @@ class ParquetFile:
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        arrow, parquet = _loaded()
+        arrow, parquet = _load_pyarrow()
         self._arrow = arrow
         self._schema = arrow.schema([(name, _type(arrow, kind)) for name, kind in COLUMNS.items()])
         self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
@@ -254,14 +254,14 @@ class ParquetFile:
 
     def _flush(self) -> None:
         columns: Mapping[str, list[Any]] = {
-            name: [_fits(row[name]) for row in self._rows] for name in COLUMNS
+            name: [_fit_integer(row[name]) for row in self._rows] for name in COLUMNS
         }
         if self._rows:
             self._writer.write_table(self._arrow.table(dict(columns), schema=self._schema))
         self._rows, self._chars = [], 0
 
 
-def _loaded() -> tuple[Any, Any]:
+def _load_pyarrow() -> tuple[Any, Any]:
     try:
         # Imported by name, because it has no types.
         return import_module("pyarrow"), import_module("pyarrow.parquet")
@@ -283,6 +283,6 @@ def _type(arrow: Any, kind: ColumnType) -> Any:
             return arrow.timestamp("ns")
 
 
-def _fits(value: Any) -> Any:
+def _fit_integer(value: Any) -> Any:
     # Integers of a log are unbounded. One that does not fit a column is null here; the body has it.
     return None if isinstance(value, int) and not -_INT64 <= value < _INT64 else value

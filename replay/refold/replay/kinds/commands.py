@@ -183,33 +183,35 @@ def verb(part: str) -> str:
     return program
 
 
-def _emptied(quoted: re.Match[str]) -> str:
+def _empty_quotes(quoted: re.Match[str]) -> str:
     """Replace quoted text by empty quotes; keep an escaped character."""
     return quoted[1] or '""'
 
 
-def changed_by(part: str) -> str | None:
+def find_change(part: str) -> str | None:
     """Return what one command changes: its verb, `git push`, or `> FILE`; None: nothing; "": unknown.
 
     Only common programs are known. A program that starts another one, such as an interpreter or a build tool,
     is unknown.
     """
     told = command_of(part)
-    if (file := _WRITES_FILE.search(_QUOTED.sub(_emptied, part))) and not file[1].startswith(("/dev/", "&")):
+    if (file := _WRITES_FILE.search(_QUOTED.sub(_empty_quotes, part))) and not file[1].startswith(
+        ("/dev/", "&")
+    ):
         return f"> {file[1]}"
     said, rest = verb(part), told[1:]
     program = said.partition(" ")[0]
     if any(word in _READS_WITH.get(said, ()) for word in rest):
         return None
     if said in _CHANGES or program in _CHANGES:
-        return _named(said, rest)
+        return _add_modifier(said, rest)
     if (flags := _CHANGES_WITH.get(said)) is not None:
-        return _named(said, rest) if any(word.startswith(flags) for word in rest) else None
+        return _add_modifier(said, rest) if any(word.startswith(flags) for word in rest) else None
     starts_another = _SUBSTITUTED.search(_SINGLE_QUOTED.sub("", part))
     return None if not starts_another and (not said or said in _READS or program in _READS) else ""
 
 
-def _named(said: str, rest: Sequence[str]) -> str:
+def _add_modifier(said: str, rest: Sequence[str]) -> str:
     """Return a verb with the word after it that makes it more harmful: `git push --force`."""
     worse = _NAMED_WITH.get(said, ())
     return next((f"{said} {each}" for word in rest if (each := word.partition("=")[0]) in worse), said)
@@ -222,22 +224,22 @@ def shorten(parts: Sequence[Part], most: int) -> str:
     then those in the middle.
     """
     kept, least = list(range(len(parts))), _least
-    if _needed(parts, kept, least) > most:
+    if _measure(parts, kept, least) > most:
         least = _bare
-        reading = [n for n, part in enumerate(parts) if changed_by(part.text) is None]
+        reading = [n for n, part in enumerate(parts) if find_change(part.text) is None]
         changing = sorted({*kept}.difference(reading))
         # Each command takes a character and a separator; more of them do not fit.
         for count in range(max(1, min(len(parts), (most + 1) // 2)), 0, -1):
-            kept = _most_telling(changing, reading, count)
-            if _needed(parts, kept, least) <= most:
+            kept = _choose_commands(changing, reading, count)
+            if _measure(parts, kept, least) <= most:
                 break
     texts = [parts[n].text for n in kept]
-    room = most - len(_joined(parts, kept, [""] * len(kept)))
-    line = _joined(parts, kept, list(map(_shorten_part, texts, _widths(texts, room, least))))
+    room = most - len(_join(parts, kept, [""] * len(kept)))
+    line = _join(parts, kept, list(map(_shorten_part, texts, _widths(texts, room, least))))
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _most_telling(changing: Sequence[int], reading: Sequence[int], count: int) -> list[int]:
+def _choose_commands(changing: Sequence[int], reading: Sequence[int], count: int) -> list[int]:
     """Return the indexes of the `count` most important commands.
 
     All that change something and the first that read; or the first and last that change.
@@ -247,7 +249,7 @@ def _most_telling(changing: Sequence[int], reading: Sequence[int], count: int) -
     return [*changing[: (count + 1) // 2], *changing[len(changing) - count // 2 :]]
 
 
-def _joined(parts: Sequence[Part], kept: Sequence[int], texts: Sequence[str]) -> str:
+def _join(parts: Sequence[Part], kept: Sequence[int], texts: Sequence[str]) -> str:
     """Join the kept commands, shortened to `texts`, with `…` in place of the others."""
     line, last = "", -1
     for n, text in zip(kept, texts, strict=True):
@@ -258,9 +260,9 @@ def _joined(parts: Sequence[Part], kept: Sequence[int], texts: Sequence[str]) ->
     return line if last == len(parts) - 1 else f"{line}{parts[last + 1].joint}…"
 
 
-def _needed(parts: Sequence[Part], kept: Sequence[int], least: Callable[[str], int]) -> int:
+def _measure(parts: Sequence[Part], kept: Sequence[int], least: Callable[[str], int]) -> int:
     texts = [parts[n].text[: least(parts[n].text)] for n in kept]
-    return len(_joined(parts, kept, texts))
+    return len(_join(parts, kept, texts))
 
 
 def _head(text: str) -> str:

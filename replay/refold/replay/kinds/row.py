@@ -40,7 +40,7 @@ NOTHING = EventDetails()
 def of_calls(calls: Iterable[str], tools: Tools, **more: Any) -> EventDetails:
     """Return details with call ids and tool names, and the fields `more`."""
     ids = tuple(calls)
-    return EventDetails(call=ids, name=once(tools[call] for call in ids if call in tools), **more)
+    return EventDetails(call=ids, name=unique(tools[call] for call in ids if call in tools), **more)
 
 
 def of_model(event: ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned, said: str = "") -> EventDetails:
@@ -48,12 +48,12 @@ def of_model(event: ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned, sai
     calls = event.calls if isinstance(event, ev.ModelResponded) else ()
     failed = isinstance(event, ev.ModelFailed)
     return EventDetails(
-        name=once(call.name for call in calls),
+        name=unique(call.name for call in calls),
         call=tuple(call.id for call in calls),
         model="" if isinstance(event, ev.ModelFailed) else event.model,
         error=failed,
         reason=words(said),
-        **_used(event),
+        **_list_usage(event),
         duration=known.took(event.duration),
     )
 
@@ -76,13 +76,13 @@ def of_result(event: ev.ToolReturned, tools: Tools) -> EventDetails:
 def of_answers(event: ev.ApprovalAnswered, tools: Tools) -> EventDetails:
     """Return the details of an operator's decisions on calls."""
     calls = (answer.call for answer in event.answers)
-    return of_calls(calls, tools, by=event.by, verdict=once(answer.decision for answer in event.answers))
+    return of_calls(calls, tools, by=event.by, verdict=unique(answer.decision for answer in event.answers))
 
 
 def of_child(event: ev.ChildEnded, tools: Tools) -> EventDetails:
     """Return the details of a child run's end."""
     failed = event.agent_state.failed
-    return of_calls((event.call,), tools, error=failed, reason=(event.agent_state,), **_used(event))
+    return of_calls((event.call,), tools, error=failed, reason=(event.agent_state,), **_list_usage(event))
 
 
 def words(*said: str) -> tuple[str, ...]:
@@ -90,12 +90,14 @@ def words(*said: str) -> tuple[str, ...]:
     return tuple(str(word) for word in said if word)
 
 
-def once(names: Iterable[str]) -> tuple[str, ...]:
+def unique(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names in order, without duplicates."""
     return tuple(dict.fromkeys(names))
 
 
-def _used(event: ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned | ev.ChildEnded) -> dict[str, Any]:
+def _list_usage(
+    event: ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned | ev.ChildEnded,
+) -> dict[str, Any]:
     usage = event.usage
     used = {"input": known.sent(usage), "output": known.got(usage)}
     return {"tokens": known.tokens(usage), **used, "cost": event.cost_nanousd}

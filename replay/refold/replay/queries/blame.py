@@ -17,9 +17,9 @@ import msgspec.inspect as shapes
 from refold.reducers.evolution import encode_value
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import NEW, RunState
-from refold.replay.queries.conditions import BadQuestion, unknown
+from refold.replay.queries.conditions import BadQuestion, describe_unknown
 from refold.replay.queries.rows import FLAGS, NUMBERS, STATE_FIELDS, TEXTS, StateField
-from refold.replay.reader import NO_GUARDS, Follower, Step, found_by
+from refold.replay.reader import NO_GUARDS, Follower, Step, run_follower
 from refold.replay.why import key_of, members, steps
 from refold.store.protocol import Store
 
@@ -84,7 +84,7 @@ async def blame(
     """
     # Only the `guards` fields of the state need guards.
     guards = registry if field.startswith("guards") else NO_GUARDS
-    return await found_by(Blamer(run, field, look_of(field), most), store, run, upto, guards)
+    return await run_follower(Blamer(run, field, make_look(field), most), store, run, upto, guards)
 
 
 class Blamer(Follower[Blame]):
@@ -134,18 +134,20 @@ class Blamer(Follower[Blame]):
         )
 
 
-def look_of(field: str) -> Look:
+def make_look(field: str) -> Look:
     """Return a reader for the field. Raises `BadQuestion` for a name that no state can have."""
     if field in NUMBERS:
         return _number(NUMBERS[field])
     named = TEXTS.get(field) or FLAGS.get(field)
     if named is not None:
-        return Look(named.of, _written)
+        return Look(named.of, _format_json)
     path = steps(field)
     if path[0] not in RunState.__struct_fields__:
-        raise BadQuestion(field, 1, unknown("field", path[0], {*STATE_FIELDS, *RunState.__struct_fields__}))
+        raise BadQuestion(
+            field, 1, describe_unknown("field", path[0], {*STATE_FIELDS, *RunState.__struct_fields__})
+        )
     _refuse_impossible(field, path)
-    return Look(lambda state: _at(state, path), _written)
+    return Look(lambda state: _at(state, path), _format_json)
 
 
 def _number(field: StateField[int]) -> Look:
@@ -161,7 +163,7 @@ def _number(field: StateField[int]) -> Look:
     return Look(field.of, text)
 
 
-def _written(value: object) -> str:
+def _format_json(value: object) -> str:
     return "" if value is None else encode_value(value).decode()
 
 
@@ -197,7 +199,7 @@ def _refuse_impossible(field: str, path: list[str]) -> None:
             structs = [kind for kind in kinds if isinstance(kind, shapes.StructType)]
             names = {each.name for kind in structs for each in kind.fields}
             nothing = f"{'.'.join(path[:place])} has no parts; a dot within a key is written \\."
-            raise BadQuestion(field, at, unknown("field", step, names) if names else nothing)
+            raise BadQuestion(field, at, describe_unknown("field", step, names) if names else nothing)
         kinds, at = _alternatives(parts), at + len(step) + 1
 
 
@@ -243,7 +245,9 @@ def _refuse_unknown(state: RunState, field: str) -> None:
                 names = sorted(name[:_NAME] for name in parts)
                 near = get_close_matches(step, names, _NAMED) or names
                 raise BadQuestion(
-                    field, at, unknown("part", step, (names if len(names) <= _NAMED else near)[:_NAMED])
+                    field,
+                    at,
+                    describe_unknown("part", step, (names if len(names) <= _NAMED else near)[:_NAMED]),
                 )
             return
         value, at = parts[step], at + len(step) + 1

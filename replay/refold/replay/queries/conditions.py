@@ -68,18 +68,18 @@ class Field(msgspec.Struct, frozen=True):
     rises: bool = False
 
 
-def unquoted(text: str) -> str:
+def unquote(text: str) -> str:
     r"""Return the text between two quotation marks, with `\` removed before a mark or another `\`."""
     return re.sub(r"\\([\"\\])", r"\1", text[1:-1])
 
 
-def quoted(text: str) -> str:
-    """Quote a text so that `unquoted` reads it back."""
+def quote(text: str) -> str:
+    """Quote a text so that `unquote` reads it back."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def unknown(what: str, name: str, names: Iterable[str]) -> str:
+def describe_unknown(what: str, name: str, names: Iterable[str]) -> str:
     """Format an error for an unknown name, with the closest name and all names."""
     listed = sorted(names)
     near = (
@@ -89,7 +89,7 @@ def unknown(what: str, name: str, names: Iterable[str]) -> str:
     return f"unknown {what} {name[:60]!r}{meant}; expected {', '.join(listed)}"
 
 
-def decimal(text: str) -> tuple[int, int]:
+def parse_decimal(text: str) -> tuple[int, int]:
     """Parse a decimal number exactly: its digits as an integer, and the number of decimals."""
     whole, _, after = text.partition(".")
     return int(whole + after), len(after)
@@ -184,36 +184,36 @@ class Some(msgspec.Struct, frozen=True):
 Node = Test | Not | Every | Some
 
 
-def is_so(node: Node, read: Read, fields: Mapping[str, Field]) -> bool | None:
+def evaluate(node: Node, read: Read, fields: Mapping[str, Field]) -> bool | None:
     """Evaluate a query with `read`; None if the result depends on erased text (read as None).
 
     Any other missing field matches nothing.
     """
     match node:
         case Every(of=parts):
-            return _first(parts, read, fields, decisive=False)
+            return _combine(parts, read, fields, decisive=False)
         case Some(of=parts):
-            return _first(parts, read, fields, decisive=True)
+            return _combine(parts, read, fields, decisive=True)
         case Not(of=part):
-            so = is_so(part, read, fields)
+            so = evaluate(part, read, fields)
             return None if so is None else not so
         case _:
-            return _passes(node, read, fields)
+            return _evaluate_test(node, read, fields)
 
 
-def _passes(test: Test, read: Read, fields: Mapping[str, Field]) -> bool | None:
+def _evaluate_test(test: Test, read: Read, fields: Mapping[str, Field]) -> bool | None:
     match test:
         case Is(field=field, value=value):
             wanted = value.lower()
             return any(word.lower() == wanted for word in _words(read(field)))
         case Like(field=field, value=value):
-            return any(like(word.lower(), value.lower()) for word in _words(read(field)))
+            return any(matches_glob(word.lower(), value.lower()) for word in _words(read(field)))
         case Holds() | Fits():
             return _is_found(test, read(test.field), is_text=fields[test.field].kind == "text")
         case Between(field=field):
-            return _lies(test, read(field))
+            return _is_in_range(test, read(field))
         case Beside():
-            return _stands(test, read, fields)
+            return _compare_fields(test, read, fields)
         case Says(field=field, value=value):
             return read(field) is value
 
@@ -227,19 +227,19 @@ def _is_found(test: Holds | Fits, value: Any, *, is_text: bool) -> bool | None:
     return any(find_first(test.pattern, text) is not None for text in texts)
 
 
-def _lies(test: Between, number: int | None) -> bool:
+def _is_in_range(test: Between, number: int | None) -> bool:
     if number is None:
         return False
     return (test.low is None or test.low <= number) and (test.high is None or number <= test.high)
 
 
-def _first(
+def _combine(
     parts: tuple[Node, ...], read: Read, fields: Mapping[str, Field], *, decisive: bool
 ) -> bool | None:
     """Return the deciding value if one part has it, None if a part is unknown, else the opposite."""
     unknown = False
     for part in parts:
-        so = is_so(part, read, fields)
+        so = evaluate(part, read, fields)
         if so is decisive:
             return decisive
         unknown = unknown or so is None
@@ -258,13 +258,13 @@ def conditions(node: Node, *, contrary: bool = False) -> Iterator[tuple[Test, bo
             yield node, contrary
 
 
-def lasts(node: Node, fields: Mapping[str, Field], *, contrary: bool = False) -> bool:
+def is_monotonic(node: Node, fields: Mapping[str, Field], *, contrary: bool = False) -> bool:
     """Return whether it provably stays true once it is, in any log; if `contrary`, that it stays false."""
     match node:
         case Every(of=parts) | Some(of=parts):
-            return all(lasts(part, fields, contrary=contrary) for part in parts)
+            return all(is_monotonic(part, fields, contrary=contrary) for part in parts)
         case Not(of=part):
-            return lasts(part, fields, contrary=not contrary)
+            return is_monotonic(part, fields, contrary=not contrary)
         case Between(field=field, low=low, high=high):
             return fields[field].rises and (low if contrary else high) is None
         case Says(field=field, value=value):
@@ -273,7 +273,7 @@ def lasts(node: Node, fields: Mapping[str, Field], *, contrary: bool = False) ->
             return False
 
 
-def like(word: str, pattern: str) -> bool:
+def matches_glob(word: str, pattern: str) -> bool:
     """Return whether a word matches a pattern in which each `*` matches anything."""
     first, *middle, last = pattern.split("*")
     if len(word) < len(first) + len(last) or not word.startswith(first) or not word.endswith(last):
@@ -287,41 +287,41 @@ def like(word: str, pattern: str) -> bool:
     return True
 
 
-def written(node: Node, fields: Mapping[str, Field]) -> str:
+def format_query(node: Node, fields: Mapping[str, Field]) -> str:
     """Format a query as text that parses to the same query."""
     match node:
         case Some(of=parts):
-            return " or ".join(_part(part, fields) for part in parts)
+            return " or ".join(_format_part(part, fields) for part in parts)
         case Every(of=parts):
-            return " ".join(_part(part, fields) for part in parts)
+            return " ".join(_format_part(part, fields) for part in parts)
         case Not(of=(Holds() | Not()) as part):
-            return f"not {written(part, fields)}"
+            return f"not {format_query(part, fields)}"
         case Not(of=part):
-            return f"-{_part(part, fields)}"
+            return f"-{_format_part(part, fields)}"
         case _:
-            return _written_test(node, fields[node.field])
+            return _format_test(node, fields[node.field])
 
 
-def _written_test(test: Test, about: Field) -> str:
+def _format_test(test: Test, about: Field) -> str:
     field = test.field
     match test:
         case Is(value=value):
-            return f"{field}:{_written_word(value, about.values)}"
+            return f"{field}:{_format_word(value, about.values)}"
         case Like(value=value):
             return f"{field}:{value}"
         case Holds(value=value):
-            return f"{field}:{quoted(value)}"
+            return f"{field}:{quote(value)}"
         case Fits(pattern=pattern):
-            return f"{field}~{quoted(pattern)}"
+            return f"{field}~{quote(pattern)}"
         case Between(low=low, high=high):
-            return _range(field, low, high, about.digits)
+            return _format_range(field, low, high, about.digits)
         case Beside(order=order, factor=factor, other=other):
-            return f"{field}{order}{'' if factor == (1, 0) else f'{_number(*factor)}*'}{other}"
+            return f"{field}{order}{'' if factor == (1, 0) else f'{_format_number(*factor)}*'}{other}"
         case Says(value=value):
             return f"{field}:{str(value).lower()}"
 
 
-def _stands(asked: Beside, read: Read, fields: Mapping[str, Field]) -> bool:
+def _compare_fields(asked: Beside, read: Read, fields: Mapping[str, Field]) -> bool:
     one, other = read(asked.field), read(asked.other)
     if one is None or other is None:
         return False
@@ -347,25 +347,25 @@ def _words(value: str | tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
-def _part(node: Node, fields: Mapping[str, Field]) -> str:
-    return f"({written(node, fields)})" if isinstance(node, Every | Some) else written(node, fields)
+def _format_part(node: Node, fields: Mapping[str, Field]) -> str:
+    return f"({format_query(node, fields)})" if isinstance(node, Every | Some) else format_query(node, fields)
 
 
-def _range(field: str, low: int | None, high: int | None, digits: int) -> str:
+def _format_range(field: str, low: int | None, high: int | None, digits: int) -> str:
     if high is not None and high < 0:
         return f"{field}<0"
     if low is None:
-        return f"{field}<={_number(high or 0, digits)}"
+        return f"{field}<={_format_number(high or 0, digits)}"
     if high is None:
-        return f"{field}>={_number(low, digits)}"
-    least, most = _number(low, digits), _number(high, digits)
+        return f"{field}>={_format_number(low, digits)}"
+    least, most = _format_number(low, digits), _format_number(high, digits)
     return f"{field}:{least}" if least == most else f"{field}:{least}..{most}"
 
 
-def _written_word(word: str, values: tuple[str, ...]) -> str:
-    return word if _PLAIN.fullmatch(word) and (not values or word in values) else quoted(word)
+def _format_word(word: str, values: tuple[str, ...]) -> str:
+    return word if _PLAIN.fullmatch(word) and (not values or word in values) else quote(word)
 
 
-def _number(value: int, digits: int) -> str:
+def _format_number(value: int, digits: int) -> str:
     text = f"{value:0{digits + 1}}"
     return f"{text[:-digits]}.{text[-digits:]}" if digits else text

@@ -19,10 +19,10 @@ from refold.reducers.events import Event, ModelRequested
 from refold.reducers.state import NEW, RunState
 from refold.replay import known
 from refold.replay.kinds.table import kind_for
-from refold.replay.queries.blame import look_of
+from refold.replay.queries.blame import make_look
 from refold.replay.queries.divergence import Calls, Compared, ComparedEvent, FieldDifference, differences
 from refold.replay.queries.language import Question
-from refold.replay.reader import Follower, Step, Steps, found_by, stored_events
+from refold.replay.reader import Follower, Step, Steps, run_follower, stored_events
 from refold.store.protocol import Store, Stored
 
 MOST = 100
@@ -185,15 +185,15 @@ class _Found:
             self._compared += 1
             one, other = left.get(key), right.get(key)
             if one is None or other is None:
-                self._keep(number, key, one and one[1], other and other[1], ())
+                self._add_difference(number, key, one and one[1], other and other[1], ())
                 continue
             fields = differences(one[1], other[1])
             if fields and all(field.erased for field in fields):
                 self._unknown += 1
             elif fields:
-                self._keep(number, key, one[1], other[1], fields)
+                self._add_difference(number, key, one[1], other[1], fields)
 
-    def _keep(
+    def _add_difference(
         self,
         number: int,
         key: _Key,
@@ -267,7 +267,7 @@ async def bisect(store: Store, run: str, question: Question[RunState]) -> FirstT
 
     The log is read up to that event, or to its end.
     """
-    return await found_by(DifferenceFinder(run, question), store, run)
+    return await run_follower(DifferenceFinder(run, question), store, run)
 
 
 class DifferenceFinder(Follower[FirstTrue]):
@@ -291,12 +291,12 @@ class DifferenceFinder(Follower[FirstTrue]):
         """Take one event. Raises as `Step.after`."""
         self._states.append((step.after, step.stored))
         if len(self._states) == self._stretch:
-            self._look()
+            self._evaluate_from()
 
     def end(self) -> None:
         """Evaluate the remaining states."""
         if self._states:
-            self._look()
+            self._evaluate_from()
 
     def result(self) -> FirstTrue:
         """Return the event found, if any."""
@@ -307,12 +307,12 @@ class DifferenceFinder(Follower[FirstTrue]):
         if self._found is None:
             return found
         before, after, stored = self._found
-        looks = {field: look_of(field) for field in self._question.names}
+        looks = {field: make_look(field) for field in self._question.names}
         fields = {field: (_raw(look(before)), _raw(look(after))) for field, look in looks.items()}
         turn, seq = after.spent.steps, stored.seq
         return replace(found, events=seq, seq=seq, kind=stored.kind, at=stored.at, turn=turn, fields=fields)
 
-    def _look(self) -> None:
+    def _evaluate_from(self) -> None:
         states = self._states
         if self._is_so(states[-1][0]):
             place = bisect_left(states, x=True, hi=len(states) - 1, key=lambda each: self._is_so(each[0]))

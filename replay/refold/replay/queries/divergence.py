@@ -108,18 +108,18 @@ class Compared(AsyncIterator[ComparedEvent]):
 def differences(one: ComparedEvent, other: ComparedEvent) -> tuple[FieldDifference, ...]:
     """Return the differences of two events of one kind, payload first; empty if they are equal."""
     mine, others = _body(one), _body(other)
-    changed = _changed(mine, others)
+    changed = _list_changed(mine, others)
     if one.erased is not other.erased:
         return (FieldDifference(field="content", erased=True), *_list_differences(changed, mine, others))
-    left, right = _said(one), _said(other)
-    said = _changed(left, right)
+    left, right = _payload_fields(one), _payload_fields(other)
+    said = _list_changed(left, right)
     if said:  # sizes differ as well, and are not listed
         changed = [name for name in changed if name not in _SIZES and name not in said]
     spoken = said if len(said) == 1 else [name for name in said if name not in _SIZES]
     return (*_list_differences(spoken, left, right), *_list_differences(changed, mine, others))
 
 
-def _changed(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
+def _list_changed(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
     return [name for name in {**one, **other} if one.get(name) != other.get(name)]
 
 
@@ -129,7 +129,7 @@ def _list_differences(
     return (_difference(name, one.get(name), other.get(name)) for name in names)
 
 
-def _said(told: ComparedEvent) -> dict[str, object]:
+def _payload_fields(told: ComparedEvent) -> dict[str, object]:
     """Return the payload's fields without empty ones; fields that only a provider can read are skipped."""
     content = getattr(told.event, "content", None)
     if content is None:
@@ -173,7 +173,7 @@ def _comparable(value: object, calls: Calls, name: str) -> object:
 
 def _difference(name: str, left: object, right: object) -> FieldDifference:
     one, other = _text(left), _text(right)
-    place = _common(one, other)
+    place = _common_prefix(one, other)
     start = max(0, place - _BEFORE)
     return FieldDifference(
         field=name,
@@ -193,7 +193,7 @@ def _text(value: object) -> str:
     return encode_value(value).decode()
 
 
-def _common(one: str, other: str) -> int:
+def _common_prefix(one: str, other: str) -> int:
     """Return the length of the common prefix of two texts, by bisection: slice comparison runs in C."""
     lengths = range(1, min(len(one), len(other)) + 1)
     return bisect_left(lengths, x=True, key=lambda length: one[:length] != other[:length])
@@ -236,7 +236,7 @@ async def divergence(stores: tuple[Store, Store], runs: tuple[str, str]) -> Dive
     same, by = await halver.same()
     known = Divergence(left=runs[0], right=runs[1], same=same, by=by, looks=halver.looks)
     for log in logs:
-        await log.go_on_after(same)
+        await log.continue_after(same)
     while True:
         one, other = await logs[0].next(), await logs[1].next()
         if one is None and other is None:
@@ -287,7 +287,7 @@ class _ReadLog:
                     return stored
         return None
 
-    async def go_on_after(self, seq: int) -> None:
+    async def continue_after(self, seq: int) -> None:
         """Continue reading after an event, and look up the names of calls that are open there."""
         before: ev.Event | None = None
         for begin in range(seq, 0, -_SOME):
@@ -344,18 +344,18 @@ class _Halver:
 
     async def _by_hashes(self, upto: int) -> int:
         # Unrelated runs differ in the first event, so no bisection is needed.
-        if not await self._alike(1):
+        if not await self._are_equal(1):
             return 0
         low, high = 1, upto
         while low < high:
             middle = (low + high + 1) // 2
-            if await self._alike(middle):
+            if await self._are_equal(middle):
                 low = middle
             else:
                 high = middle - 1
         return low
 
-    async def _alike(self, seq: int) -> bool:
+    async def _are_equal(self, seq: int) -> bool:
         self.looks += 1
         one, other = await self._logs[0].at(seq), await self._logs[1].at(seq)
         return one is not None and other is not None and one.hash == other.hash

@@ -150,12 +150,12 @@ def row_of(stored: Stored, event: ev.Event, place: LogPlace, *, text: bool = Tru
         type=kind_for(event).type,
         side=side_of(event),
         state=place.state,
-        text=_said(stored, event) if text else "",
+        text=_join_texts(stored, event) if text else "",
         **msgspec.structs.asdict(details),
     )
 
 
-def _said(stored: Stored, event: ev.Event) -> str | None:
+def _join_texts(stored: Stored, event: ev.Event) -> str | None:
     erased = stored.erased
     return None if erased else "\n".join(texts_of(event))
 

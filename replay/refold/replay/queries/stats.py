@@ -24,7 +24,7 @@ from refold.replay.kinds.table import kind_for
 from refold.replay.queries.grep import Sieve
 from refold.replay.queries.language import Question
 from refold.replay.queries.rows import FlatEvent, event_question
-from refold.replay.reader import Follower, Step, follow_all, found_by
+from refold.replay.reader import Follower, Step, follow_all, run_follower
 from refold.replay.source_words import SourceEnd, source_end
 from refold.store.bundles import whole_logs
 from refold.store.protocol import Store, Stored, UnknownRun
@@ -142,7 +142,7 @@ async def stats(store: Store, run: str) -> Stats:
 
     Raises `UnknownRun`, `DamagedLog` and `NewerLog`; `Counter` keeps what was read before the error.
     """
-    return await found_by(Counter(), store, run)
+    return await run_follower(Counter(), store, run)
 
 
 def count_all(shard: Shard, typed: str = "") -> Iterator[Stats | tuple[str, RefoldError]]:
@@ -240,13 +240,13 @@ class Counter(Follower[Stats]):
             case ev.ModelRequested():
                 counts.requests += 1
             case ev.ModelResponded():
-                self._answered(event)
+                self._count_response(event)
             case ev.ModelFailed() if event.usage == Usage() and event.cost_nanousd is None:
                 pass
             case ev.ModelFailed() | ev.SummaryReturned():
-                self._spent(event.usage, event.cost_nanousd)
+                self._count_usage(event.usage, event.cost_nanousd)
             case ev.ToolReturned():
-                self._returned(event)
+                self._count_result(event)
             case ev.CallRefused():
                 self._tool(event.call).refused += 1
             case ev.RetryScheduled():
@@ -258,16 +258,16 @@ class Counter(Follower[Stats]):
             case _:
                 pass
 
-    def _answered(self, event: ev.ModelResponded) -> None:
+    def _count_response(self, event: ev.ModelResponded) -> None:
         model = self._stats.models.setdefault(event.model, ModelStats())
         model.answers += 1
         _count(model.stops, event.stop)
         if known.took(event.duration) is not None:
             model.latency.add(event.duration)
             self._stats.latency.add(event.duration)
-        self._spent(event.usage, event.cost_nanousd)
+        self._count_usage(event.usage, event.cost_nanousd)
 
-    def _spent(self, usage: Usage, cost: int | None) -> None:
+    def _count_usage(self, usage: Usage, cost: int | None) -> None:
         counts = self._stats
         counts.cost_nanousd = _sum(counts.cost_nanousd, cost)
         counts.unpriced += cost is None
@@ -280,7 +280,7 @@ class Counter(Follower[Stats]):
         for name in ("cache_read", "cache_write", "reasoning"):
             setattr(counts, name, _sum(getattr(counts, name), getattr(usage, name) or None))
 
-    def _returned(self, event: ev.ToolReturned) -> None:
+    def _count_result(self, event: ev.ToolReturned) -> None:
         tool = self._tool(event.call)
         if not known.recorded(event):
             tool.not_recorded += 1
@@ -319,7 +319,7 @@ def _sum(mine: Any, theirs: Any) -> Any:
         return mine
     if hasattr(theirs, "items"):
         for key, value in theirs.items():
-            mine[key] = _sum(mine[key], value) if key in mine else _copied(value)
+            mine[key] = _sum(mine[key], value) if key in mine else _copy(value)
         return mine
     if isinstance(mine, msgspec.Struct):
         _add(mine, theirs)
@@ -327,7 +327,7 @@ def _sum(mine: Any, theirs: Any) -> Any:
     return mine + theirs
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     if not isinstance(value, msgspec.Struct):
         return value
     fresh = type(value)()

@@ -25,7 +25,7 @@ from refold.reducers.rules import rules_of
 from refold.reducers.sizes import sized
 from refold.reducers.state import NEW, Pending, RunState
 from refold.reducers.window import ranges_of
-from refold.replay.parting import DecisionDifference, Parting, parting, unjudged
+from refold.replay.parting import DecisionDifference, Parting, depends_on_unavailable, find_divergence
 from refold.store.protocol import Head, Record, Store
 
 
@@ -53,7 +53,7 @@ class Twist(Protocol):
         """Index of that fact."""
         ...
 
-    def applied(self, decisions: Sequence[ev.Decision]) -> list[ev.Decision]:
+    def apply(self, decisions: Sequence[ev.Decision]) -> list[ev.Decision]:
         """Return the decisions to record in place of these."""
         ...
 
@@ -81,7 +81,7 @@ class Log(NamedTuple):
             yield state
 
 
-def rederived(
+def rederive(
     told: Iterable[Told], registry: Registry = BUILTIN, twist: Twist | None = None, whole: Log | None = None
 ) -> Log:
     """Derive the log of these facts, in their order; facts that do not fit are left out.
@@ -93,14 +93,14 @@ def rederived(
     for each in told:
         if state.ended:
             break
-        fact = _fitted(state, each.fact)
+        fact = _fit(state, each.fact)
         if isinstance(fact, ev.ContextObserved) and whole is not None:
-            fact = _renumbered(fact, each.place, whole.origins, origins)
+            fact = _renumber(fact, each.place, whole.origins, origins)
         if fact is None:
             continue
         twisted = twist if twist is not None and twist.place == each.place else None
         try:
-            steps, stands = _decided(state, fact, registry, twisted)
+            steps, stands = _derive_steps(state, fact, registry, twisted)
         except MissingTokenizer:
             raise
         except RefoldError:
@@ -119,7 +119,7 @@ class _RecordedStep(NamedTuple):
     after: RunState
 
 
-def _decided(
+def _derive_steps(
     before: RunState, fact: ev.Fact, registry: Registry, twist: Twist | None
 ) -> tuple[list[_RecordedStep], bool]:
     """Return a fact and its decisions with the state after each, and whether all of them can be folded.
@@ -131,7 +131,7 @@ def _decided(
     decided = rules_of(state)(state, fact)
     if twist is None:
         return [*steps, *(_RecordedStep(*each) for each in decided)], stands
-    for decision in twist.applied([decision for decision, _ in decided]):
+    for decision in twist.apply([decision for decision, _ in decided]):
         try:
             state = evolve(state, decision, registry) if stands else state
         except RefoldError:
@@ -151,7 +151,7 @@ def _origins(place: int, messages: int, steps: Iterable[_RecordedStep]) -> Itera
         messages = max(messages, after.messages)
 
 
-def _renumbered(
+def _renumber(
     fact: ev.ContextObserved, place: int, before: Sequence[ShrinkSource], now: Sequence[ShrinkSource]
 ) -> ev.ContextObserved:
     """Return the fact with the current numbers of its messages. `before` are the origins in the source log.
@@ -185,7 +185,7 @@ def _seq_of(pending: Pending[Any] | None) -> int:
     return pending.seq if pending else 0
 
 
-def _fitted(state: RunState, fact: ev.Fact) -> ev.Fact | None:
+def _fit(state: RunState, fact: ev.Fact) -> ev.Fact | None:
     """Return the fact adjusted to this state; None if the state does not wait for it."""
     fact = replace(fact, at=max(fact.at, state.at))
     match fact:
@@ -196,7 +196,7 @@ def _fitted(state: RunState, fact: ev.Fact) -> ev.Fact | None:
         case ev.ModelFailed():
             fact = replace(fact, request=_seq_of(state.request or state.summary))
         case ev.RunForked():
-            fact = _forked(state, fact)
+            fact = _fit_fork(state, fact)
         case ev.RunResumed(downtime=downtime):
             return replace(fact, in_doubt=doubtful(state), downtime=min(downtime, fact.at - state.at))
         case _:
@@ -207,8 +207,10 @@ def _fitted(state: RunState, fact: ev.Fact) -> ev.Fact | None:
     return sized(fact, state.policy)  # sizes may change if a policy amendment was left out
 
 
-def _forked(state: RunState, fact: ev.RunForked) -> ev.RunForked:
-    fact = replace(fact, parent=state.setup.run, parent_seq=state.seq, results=_open(state, fact.results))
+def _fit_fork(state: RunState, fact: ev.RunForked) -> ev.RunForked:
+    fact = replace(
+        fact, parent=state.setup.run, parent_seq=state.seq, results=_open_calls(state, fact.results)
+    )
     return replace(
         fact,
         in_doubt=left_open(state, fact),
@@ -217,7 +219,7 @@ def _forked(state: RunState, fact: ev.RunForked) -> ev.RunForked:
     )
 
 
-def _open(state: RunState, calls: tuple[str, ...]) -> tuple[str, ...]:
+def _open_calls(state: RunState, calls: tuple[str, ...]) -> tuple[str, ...]:
     begun = {call.id for call in underway(state)}
     return tuple(call for call in calls if call in begun)
 
@@ -282,7 +284,7 @@ class Parted(NamedTuple):
     how: Parting
     order: tuple[str, ...]
 
-    def applied(self, decisions: Sequence[ev.Decision]) -> list[ev.Decision]:
+    def apply(self, decisions: Sequence[ev.Decision]) -> list[ev.Decision]:
         """Return the decisions with this difference, if they contain what differs."""
         found, recorded, derived = [*decisions], self.how.recorded, self.how.derived
         if self.how.difference is DecisionDifference.REORDERED:
@@ -297,9 +299,9 @@ class Parted(NamedTuple):
             return [*found, recorded]
         if at is None:
             return found
-        return [*found[:at], self._changed(recorded, found[at]), *found[at + 1 :]]
+        return [*found[:at], self._change(recorded, found[at]), *found[at + 1 :]]
 
-    def _changed(self, recorded: ev.Decision, decision: ev.Decision) -> ev.Decision:
+    def _change(self, recorded: ev.Decision, decision: ev.Decision) -> ev.Decision:
         if type(recorded) is not type(decision):
             return recorded
         return replace(decision, **{name: getattr(recorded, name) for name in self.how.fields})
@@ -320,8 +322,8 @@ def first_parting(events: Sequence[ev.Event], registry: Registry = BUILTIN) -> P
         )
         if isinstance(first, ev.Fact):
             derived = [decision for decision, _ in rules_of(state)(state, first)]
-            how = parting(state, group, derived)
-            if how is not None and not unjudged(state, (*group, *derived)):
+            how = find_divergence(state, group, derived)
+            if how is not None and not depends_on_unavailable(state, (*group, *derived)):
                 return Parted(facts, how, tuple(map(ev.kind_of, group)))
             facts += 1
         for decision in group:

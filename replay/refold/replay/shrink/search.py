@@ -24,13 +24,13 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.messages import Message
 from refold.reducers.policy import Policy
 from refold.replay.reader import events
-from refold.replay.shrink.rederivation import Log, Told, Twist, rederived
+from refold.replay.shrink.rederivation import Log, Told, Twist, rederive
 from refold.store.protocol import Store
 
 AnyFact = TypeVar("AnyFact", bound=ev.Fact)
 
 
-def shortened(policy: Policy, fact: ev.Fact, salt: bytes) -> ev.Fact | None:
+def shorten_fact(policy: Policy, fact: ev.Fact, salt: bytes) -> ev.Fact | None:
     """Return the fact with its texts as short as possible; None if there is nothing to shorten.
 
     `policy` is the one in force, whose estimator and summary text apply. Arguments of calls are not changed:
@@ -113,7 +113,7 @@ async def told_of(store: Store, run: str) -> list[Told]:
     return found
 
 
-def shrunk(
+def shrink_log(
     run: str,
     told: Sequence[Told],
     shows: Callable[[Log], bool],
@@ -149,8 +149,8 @@ def shrinking(
     everything = tuple(range(len(told)))
     if not (yield from trial.shows(everything)):
         raise ShowsNothing(run)
-    kept = yield from _least(trial, trial.kept)
-    yield from _say_less(trial, kept)
+    kept = yield from _minimize(trial, trial.kept)
+    yield from _shorten_texts(trial, kept)
     return trial.log
 
 
@@ -173,7 +173,7 @@ class _Trial:
         """
         if not self.left:
             return False
-        log = self._derived(wanted, changed or {})
+        log = self._derive(wanted, changed or {})
         kept = tuple(each.place for each in log.told)
         if not changed and (_mark(kept) in self._failed or kept == self.kept):
             return kept == self.kept
@@ -187,9 +187,9 @@ class _Trial:
         self.log, self.kept = log, kept
         return True
 
-    def _derived(self, wanted: Indices, changed: dict[int, Told]) -> Log:
+    def _derive(self, wanted: Indices, changed: dict[int, Told]) -> Log:
         told = [changed.get(place, self.told[place]) for place in wanted]
-        log = rederived(told, self._registry, self._twist, self._whole)
+        log = rederive(told, self._registry, self._twist, self._whole)
         self._whole = self._whole or log
         return log
 
@@ -198,7 +198,7 @@ def _mark(facts: Indices) -> bytes:
     return sha256(array("Q", facts).tobytes()).digest()
 
 
-def _least(trial: _Trial, facts: Indices) -> Generator[Log, bool, Indices]:
+def _minimize(trial: _Trial, facts: Indices) -> Generator[Log, bool, Indices]:
     """Run `ddmin`: leave out smaller and smaller pieces until no fact can be left out, or trials run out."""
     pieces = 2
     while len(facts) > 1 and trial.left:
@@ -220,14 +220,14 @@ def _least(trial: _Trial, facts: Indices) -> Generator[Log, bool, Indices]:
     return facts
 
 
-def _say_less(trial: _Trial, facts: Indices) -> Generator[Log, bool, None]:
+def _shorten_texts(trial: _Trial, facts: Indices) -> Generator[Log, bool, None]:
     """Shorten texts: all at once if possible, otherwise one after the other."""
     if not trial.left:
         return
     cuts = {
         place: Told(place, less, each.salt)
         for place, policy in _policies(trial, facts)
-        if (each := trial.told[place]) and (less := shortened(policy, each.fact, each.salt)) is not None
+        if (each := trial.told[place]) and (less := shorten_fact(policy, each.fact, each.salt)) is not None
     }
     if not cuts or (yield from trial.shows(facts, cuts)):
         return

@@ -104,7 +104,7 @@ class Bounds:
         if any(not case.settled for case in self._cases):
             self._untimed[seq] = self._near.derived.state
         if isinstance(fact, ev.ToolReturned) and known.failed(fact) is None:
-            self._look_at_guards(seq)
+            self._judge_guards(seq)
         self._settle()
 
     def finish(self) -> None:
@@ -163,7 +163,7 @@ class Bounds:
             kind in reading.monotone and reading.warns for kind in case.unknown for reading in readings
         )
 
-    def _look_at_guards(self, seq: int) -> None:
+    def _judge_guards(self, seq: int) -> None:
         """Report a call of unknown status if a guard that observes it is not monotone."""
         near = self._near
         for watch in near.derived.state.guards if near.found is None else ():

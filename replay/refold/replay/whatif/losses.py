@@ -39,7 +39,7 @@ from refold.reducers.source_marks import (
 )
 from refold.reducers.vocabulary import ToolError, Unknown
 from refold.replay import known
-from refold.replay.source_words import is_lost, lost
+from refold.replay.source_words import describe_loss, is_lost
 from refold.replay.whatif.pair import Effect, RunPair, Uncertainty
 from refold.replay.whatif.upper_bounds import UNCOUNTED, UNTIMED, counts, without_known_limits
 from refold.replay.whatif.verdict import Verdict
@@ -150,29 +150,29 @@ class Losses:
         gone, in_place = "", True
         self._inferred = self._inferred or (isinstance(event, ev.Diagnosed) and event.code == INFERRED)
         if isinstance(event, ev.Diagnosed) and is_lost(event):
-            gone = lost(event.code)
+            gone = describe_loss(event.code)
             in_place = event.code in _IN_PLACE
         elif isinstance(event, ev.SourceRecorded) and event.what in _BESIDE:
             self._remarks.append(event)  # the policies are unknown before the first fact
-        self._miss(gone, in_place=in_place)
+        self._add_loss(gone, in_place=in_place)
 
-    def _miss(self, gone: str, *, in_place: bool) -> None:
+    def _add_loss(self, gone: str, *, in_place: bool) -> None:
         if gone and in_place and self._behind:
             self.more = True
         else:
             self._lost = self._lost or gone
 
-    def _weigh_remarks(self) -> None:
+    def _judge_remarks(self) -> None:
         """Process remarks about calls that no fact has; some are irrelevant to the other policy."""
         one, other = self._near.recorded.state, self._near.derived.state
         for event in self._remarks:
             why = find_objection(event, one.policy, other.policy) if event.what == HOSTED else None
-            self._miss(_BESIDE[event.what] if why is None else why, in_place=True)
+            self._add_loss(_BESIDE[event.what] if why is None else why, in_place=True)
         self._remarks.clear()
 
     def judge(self, seq: int, fact: ev.Fact, *, diverged: bool) -> None:
         """Evaluate after both runs took a fact; `diverged`: they had diverged before it."""
-        self._weigh_remarks()
+        self._judge_remarks()
         if isinstance(fact, ev.ModelResponded) and not diverged:
             self._judge_calls(seq, fact)
         if isinstance(fact, ev.ToolReturned):
@@ -191,7 +191,7 @@ class Losses:
     def _judge_pauses(self, seq: int, fact: ev.Fact, *, diverged: bool) -> None:
         """Report that an import lacks the waits between attempts."""
         failed = isinstance(fact, ev.ModelFailed)
-        if failed and self._near.reached and self._hurries():
+        if failed and self._near.reached and self._retries_at_once():
             self._report(seq, _PAUSES, "asks")
         if self._failed and self._near.found is not None and not diverged and self._has_credit():
             self._report(seq, _PAUSES, "rests")
@@ -200,7 +200,7 @@ class Losses:
     def finish(self) -> None:
         """Handle the end of the record for runs that have not diverged."""
         near = self._near
-        self._weigh_remarks()
+        self._judge_remarks()
         if near.found is not None:
             return
         if self._imported and near.differs:
@@ -208,9 +208,9 @@ class Losses:
             missing += [] if near.recorded.state.spent.steps else [_UNASKED]
             for why in missing:
                 self._report(near.fact, why, "rests")
-        self._look_at_nothing()
+        self._judge_uncounted()
 
-    def _look_at_nothing(self) -> None:
+    def _judge_uncounted(self) -> None:
         """Report agreement that rests on data that was never counted."""
         state = self._near.recorded.state
         if state.lineage.first_response is None:
@@ -269,7 +269,7 @@ class Losses:
         plain = not (one.grace or one.near or one.pressure or one.fallback)
         return same and plain and all(limit in one.limits or limit.monotone for limit in other.limits)
 
-    def _hurries(self) -> bool:
+    def _retries_at_once(self) -> bool:
         """Return whether the other policy retries at once, under other retry rules.
 
         The delay of the recorded retry is unknown.
@@ -334,8 +334,8 @@ class UnjudgedCalls:
             self._judge_result(seq, fact)
         elif isinstance(fact, ev.ModelResponded) and fact.content is not None:
             if fact.calls and near.differs:
-                self._look_at_patterns(seq, fact)
-            self._look_at_gates(seq, fact, fact.content.arguments)
+                self._judge_patterns(seq, fact)
+            self._judge_gates(seq, fact, fact.content.arguments)
 
     def _judge_result(self, seq: int, fact: ev.ToolReturned) -> None:
         """Report a call that ran with incomplete arguments, which a rule cannot search."""
@@ -344,7 +344,7 @@ class UnjudgedCalls:
             why = f"{rule} cannot search the arguments of call {fact.call}: they are incomplete, but the call ran"
             self._doubt(Uncertainty(seq, why, "rests", self._near.derived.state))
 
-    def _look_at_gates(self, seq: int, fact: ev.ModelResponded, arguments: Sequence[str]) -> None:
+    def _judge_gates(self, seq: int, fact: ev.ModelResponded, arguments: Sequence[str]) -> None:
         """Report a gate that cannot tell whether a call is sensitive."""
         state, recorded = self._near.derived.state, self._near.recorded.state
         approvals = state.policy.approvals
@@ -360,7 +360,7 @@ class UnjudgedCalls:
             why = f"approvals.chain[{place}]: {describe_unclassified([call.name])}"
             self._doubt(Uncertainty(seq, why, _effect_of(approvals.chain[place]), state))
 
-    def _look_at_patterns(self, seq: int, fact: ev.ModelResponded) -> None:
+    def _judge_patterns(self, seq: int, fact: ev.ModelResponded) -> None:
         state = self._near.derived.state
         self._incomplete.clear()
         for found in argument_rules(state.policy):

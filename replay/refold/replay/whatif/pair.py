@@ -19,7 +19,7 @@ from refold.reducers.guards import Registry
 from refold.reducers.pending import underway
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Unknown
-from refold.replay.figures import spoken
+from refold.replay.figures import find_verdict
 from refold.replay.parting import place_of
 from refold.replay.whatif.facts import Change, ChangedFact, carry_over
 from refold.replay.whatif.mismatches import (
@@ -126,7 +126,7 @@ class RunPair:
         self.fact = seq
         self._given.take(fact)
         self._offer_more(fact)
-        self.reached = self.found is None and self._pass_time(fact)
+        self.reached = self.found is None and self._fire_deadlines(fact)
         if not self.reached:
             parted_now = self.found is not None and self.found.fact == seq
             self._follow_all(fact, group)
@@ -187,7 +187,7 @@ class RunPair:
         spent = _spend_until(spend_of(self.recorded.state), found.counted)
         self.found = replace(found, counted=spent, exact=False)
 
-    def _pass_time(self, fact: ev.Fact) -> bool:
+    def _fire_deadlines(self, fact: ev.Fact) -> bool:
         """Fire the deadlines of the other policy that precede the fact. Return whether both continue."""
         before = None
         while (instant := next_ring(self.recorded.state, self.derived.state, time_before(fact))) is not None:
@@ -235,7 +235,7 @@ class RunPair:
         return [event for event in self.events if isinstance(event, ev.Decision)]
 
     def _note(self, event: ev.Event) -> None:
-        said = spoken(event)
+        said = find_verdict(event)
         if said is None:
             return
         fired = Intervention(fact=self.fact, who=said.who, said=said.said, code=said.code)

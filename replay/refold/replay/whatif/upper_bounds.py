@@ -272,7 +272,7 @@ def add_tools(tools: Sequence[ev.Manifest], names: Iterable[str]) -> tuple[ev.Ma
     return (*tools, *(ev.Manifest(name=name) for name in dict.fromkeys(names) if name not in there))
 
 
-def heaviest(policy: Policy, used: int) -> int:
+def estimate_tools(policy: Policy, used: int) -> int:
     """Return the maximum estimate of the tools in a request of `used` tokens."""
     return int(used * _HEAVIEST.get(policy.estimator, _CHARS / 4 + 1))
 

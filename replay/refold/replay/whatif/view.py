@@ -14,8 +14,8 @@ from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.views import MissingContent, message_of, needed
 from refold.reducers.window import MessageRef, refs
-from refold.replay.reader import event_of, found_by
-from refold.replay.seen import said_once
+from refold.replay.reader import event_of, run_follower
+from refold.replay.seen import list_request_texts
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.mismatches import OF_THE_FACT, ComparedRun
@@ -91,13 +91,13 @@ async def hypothesis(
     Raises `NoEvidence` if the runs diverged before it, and as `whatif`.
     """
     comparison = Comparison(run, policy, registry, prices=prices, contexts=contexts)
-    found = await found_by(comparison, store, run, upto)
+    found = await run_follower(comparison, store, run, upto)
     one, other = comparison.recorded, comparison.derived
     if _is_behind(comparison, found):
         step = one.state.spent.steps
         raise NoEvidence(run, found.seq, found.turn, found.why, found.turn if found.turn < step else step - 1)
-    seen = await _read_words(store, run, needed(one.state))
-    other_seen = await _other_words(store, run, comparison)
+    seen = await _read_texts(store, run, needed(one.state))
+    other_seen = await _read_other_texts(store, run, comparison)
     rows = (
         *_window_rows(comparison, seen, other_seen),
         *_request_rows(_request_texts(one.state, seen), _request_texts(other.state, other_seen)),
@@ -123,16 +123,16 @@ def _is_behind(comparison: Comparison, found: WhatIf) -> bool:
     return comparison.diverged_after > 0
 
 
-async def _read_words(store: Store, run: str, seqs: tuple[int, ...]) -> dict[int, Event]:
+async def _read_texts(store: Store, run: str, seqs: tuple[int, ...]) -> dict[int, Event]:
     return {stored.seq: event_of(stored) for stored in await store.read_some(run, seqs)}
 
 
-async def _other_words(store: Store, run: str, comparison: Comparison) -> dict[int, Event]:
+async def _read_other_texts(store: Store, run: str, comparison: Comparison) -> dict[int, Event]:
     """Return the texts of the other run: facts as recorded, harness messages as it would write them."""
     wanted = {seq: comparison.origins.get(seq, seq) for seq in needed(comparison.derived.state)}
     said = comparison.derived.harness
     facts = {seq: origin for seq, origin in wanted.items() if seq not in said}
-    recorded = await _read_words(store, run, tuple(sorted(set(facts.values()))))
+    recorded = await _read_texts(store, run, tuple(sorted(set(facts.values()))))
     return {**said, **{seq: recorded[origin] for seq, origin in facts.items() if origin in recorded}}
 
 
@@ -232,7 +232,7 @@ def _request_rows(was: _Texts, would: _Texts) -> Iterator[MessageRow]:
 
 
 def _request_texts(state: RunState, seen: Mapping[int, Event]) -> _Texts:
-    said = said_once(state, seen)
+    said = list_request_texts(state, seen)
     return {(text.role, text.size.digest): (text.size.tokens, message) for text, message in said}
 
 

@@ -16,7 +16,7 @@ from refold.replay.whatif.pair import RunPair
 from refold.replay.whatif.upper_bounds import (
     UNKNOWNS,
     Assumption,
-    heaviest,
+    estimate_tools,
     lacks_time,
     more_tools,
     with_room,
@@ -45,7 +45,7 @@ class WorstCase(RunPair):
         self._used: int | None = None  # tokens of the largest request
         self._plain = near.derived.state.policy
         if near.recorded.state.seq:
-            self._use(self._bound(self._plain, near.recorded.state.policy))
+            self._set_policy(self._bound(self._plain, near.recorded.state.policy))
 
     def extend(self, kind: Unknown) -> "WorstCase":
         """Return another worst case at this position, with this kind at its upper bound as well."""
@@ -66,15 +66,15 @@ class WorstCase(RunPair):
 
     def take(self, seq: int, fact: ev.Fact, group: Sequence[ev.Decision]) -> None:
         """Take a fact at its upper bound, unless the result is already final."""
-        if self._matters(seq):
+        if self._is_open(seq):
             super().take(seq, self._fill(fact), group)
 
     def pass_by(self, seq: int, event: ev.Event) -> None:
         """Take an event that only advances the position in the log. Raises as `take`."""
-        if self._matters(seq):
+        if self._is_open(seq):
             super().pass_by(seq, event)
 
-    def _matters(self, seq: int) -> bool:
+    def _is_open(self, seq: int) -> bool:
         near = self._near.found
         return self.found is None and (near is None or seq <= near.fact)
 
@@ -82,9 +82,9 @@ class WorstCase(RunPair):
         """Set the tools of both runs, with additional ones if the tools are unknown."""
         lacks = Unknown.TOOLS in self.unknown
         super().offer(more_tools(tools, self._plain, self._registry) if lacks else tools)
-        self._use(self._leave_room(self._plain))
+        self._set_policy(self._leave_room(self._plain))
 
-    def _use(self, policy: Policy) -> None:
+    def _set_policy(self, policy: Policy) -> None:
         state = self.derived.state
         if policy != state.policy:
             self.derived.state = replace(state, setup=replace(state.setup, policy=policy))
@@ -97,7 +97,7 @@ class WorstCase(RunPair):
         """Return the policy with the space that the tools are known to leave."""
         if Unknown.TOOLS not in self.unknown:
             return policy
-        most = None if self._used is None else heaviest(policy, self._used)
+        most = None if self._used is None else estimate_tools(policy, self._used)
         if most is not None and most < self._near.derived.state.setup.tools_tokens:
             most = None  # the source counts something other than the request's tokens
         return with_room(policy, most)
@@ -107,24 +107,24 @@ class WorstCase(RunPair):
             self._change(fact.policy)
             self._context = None if fact.context is not None else 1
         elif isinstance(fact, ev.ModelResponded):
-            self._learn(fact)
+            self._update_bounds(fact)
         old = fact.policy if isinstance(fact, ev.RunStarted) else self.recorded.state.policy
         assumed = Assumption(old, self._plain, self._registry, self._stop)
         for kind in self.unknown:
             fact = UNKNOWNS[kind].fill(fact, assumed)
         return fact
 
-    def _learn(self, fact: ev.ModelResponded) -> None:
+    def _update_bounds(self, fact: ev.ModelResponded) -> None:
         """Update lower bounds from a response: its prompt fitted the context and contained the tools."""
         if Unknown.USAGE in fact.unknown or not fact.usage.input:
             return
         if Unknown.CONTEXT in self.unknown and fact.model == self._near.recorded.state.setup.model:
-            self._learn_context(fact.usage.input + fact.usage.output)
+            self._update_context(fact.usage.input + fact.usage.output)
         if Unknown.TOOLS in self.unknown and fact.usage.input > (self._used or 0):
             self._used = fact.usage.input
-            self._use(self._leave_room(self._plain))
+            self._set_policy(self._leave_room(self._plain))
 
-    def _learn_context(self, used: int) -> None:
+    def _update_context(self, used: int) -> None:
         if not self._context or used <= self._context:
             return
         self._context = used
