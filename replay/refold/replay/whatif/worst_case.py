@@ -139,7 +139,7 @@ TimeOwner = Literal["agent", "person", "anybody"]
 class WorstCaseClock(WorstCase):
     """Two runs as late as possible: a fact without a time comes at the next known time, or never.
 
-    While approval was pending, the time counts as `whose`. `first`: maximize the time since the first
+    Time in which the run waited for an operator counts as `whose`. `first`: maximize the time since the first
     response (minimize it for an operator), instead of the time since the start.
     """
 
