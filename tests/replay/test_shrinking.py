@@ -25,7 +25,15 @@ from refold.reducers.views import view
 from refold.reducers.vocabulary import SOURCE_LABEL, Role
 from refold.replay import Audit, audit, verify
 from refold.replay.queries.rows import state_question
-from refold.replay.shrink.rederivation import Log, Told, ever, first_parting, parts_alike, rederive, write
+from refold.replay.shrink.rederivation import (
+    Log,
+    SaltedFact,
+    ever,
+    first_parting,
+    parts_alike,
+    rederive,
+    write,
+)
 from refold.replay.shrink.search import ShowsNothing, shrink_log, told_of
 from refold.store import MemoryStore
 from support import audits, golden, runs, strategies
@@ -43,9 +51,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def told(log: Sequence[Event]) -> list[Told]:
+def told(log: Sequence[Event]) -> list[SaltedFact]:
     facts = [event for event in log if isinstance(event, Fact)]
-    return [Told(place, fact, b"salt") for place, fact in enumerate(facts)]
+    return [SaltedFact(place, fact, b"salt") for place, fact in enumerate(facts)]
 
 
 def audited(log: Log) -> Audit:
@@ -193,7 +201,7 @@ async def test_texts_are_cut_where_they_make_no_difference() -> None:
     assert says(shrink_log(runs.RUN, facts, says))
 
 
-def _observing() -> tuple[list[Told], Log]:
+def _observing() -> tuple[list[SaltedFact], Log]:
     """A run of three questions, of which another harness kept the task and the last; a message joined behind
     the task.
 

@@ -23,7 +23,12 @@ from refold.reducers.rules import rules_of
 from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import SOURCE_LABEL
-from refold.replay.parting import DecisionDifference, Parting, depends_on_unavailable, find_divergence
+from refold.replay.parting import (
+    DecisionDifference,
+    DecisionDivergence,
+    depends_on_unavailable,
+    find_divergence,
+)
 from refold.replay.reader import Follower, Step, event_of, follow, stored_events
 from refold.store.protocol import Store, Stored
 
@@ -245,7 +250,7 @@ class Auditor(Follower[Audit]):
         self._add(self._findings, finding, before)
 
     def _add_difference(
-        self, before: RunState, group: Sequence[ev.Decision], derived: Derived, found: Parting
+        self, before: RunState, group: Sequence[ev.Decision], derived: Derived, found: DecisionDivergence
     ) -> None:
         finding = Finding(
             seq=self._fact_seq + 1 + found.place,

@@ -235,7 +235,7 @@ def _against(limit: Limit, state: RunState, running: int) -> str:
             return f"{at_least(count(now), lacks)}/{count(most)} {'tokens' if word == 'token' else word}"
 
 
-class Spoken(msgspec.Struct, frozen=True):
+class SpokenVerdict(msgspec.Struct, frozen=True):
     """Verdict of a guard or limit: `who` it was, the verdict `said`, and a stable `code`."""
 
     who: str
@@ -250,16 +250,16 @@ def by(cause: Cause, name: str = "") -> str:
     return f"{cause}:{name}" if name else str(cause)
 
 
-def find_verdict(event: Event) -> Spoken | None:
+def find_verdict(event: Event) -> SpokenVerdict | None:
     """Return the verdict of a guard or limit in this event; None for other events."""
     match event:
         case GuardTripped():
-            return Spoken(event.guard, event.verdict, event.code)
+            return SpokenVerdict(event.guard, event.verdict, event.code)
         case CallRefused():
-            return Spoken(by(event.cause, event.name), event.why, event.code)
+            return SpokenVerdict(by(event.cause, event.name), event.why, event.code)
         case LimitReached(limit=limit, deferred=deferred):
-            return Spoken(by(Cause.LIMIT, limit.name), "defer" if deferred else "stop", code_of(limit))
+            return SpokenVerdict(by(Cause.LIMIT, limit.name), "defer" if deferred else "stop", code_of(limit))
         case LimitNeared(limit=limit):
-            return Spoken(by(Cause.LIMIT, limit.name), "warn", "near_limit")
+            return SpokenVerdict(by(Cause.LIMIT, limit.name), "warn", "near_limit")
         case _:
             return None

@@ -29,7 +29,7 @@ class DecisionDifference(StrEnum):
     UNREPLAYABLE = "unreplayable"
 
 
-class Parting(NamedTuple):
+class DecisionDivergence(NamedTuple):
     """First index, from 0, at which recorded and derived decisions differ; None if one side has ended."""
 
     place: int
@@ -52,14 +52,14 @@ class Parting(NamedTuple):
 
 def find_divergence(
     state: RunState, recorded: Sequence[ev.Decision], derived: Sequence[ev.Decision]
-) -> Parting | None:
+) -> DecisionDivergence | None:
     """Return the first divergence of decisions on one fact, in the state after it; None if they agree."""
     place = count_agreeing(state, recorded, derived)
     left, right = recorded[place:], derived[place:]
     if not left and not right:
         return None
     difference = _difference(left, right)
-    return Parting(
+    return DecisionDivergence(
         place,
         difference,
         left[0] if left and difference is not DecisionDifference.MISSING else None,

@@ -116,7 +116,7 @@ async def markdown(
     `NewerLog`, and `Damaged` if no event can be read.
     """
     ticket, auditor = Ticket(harmless), Auditor(run, registry)
-    decisive, checks = Decisive(ticket), Checks(auditor, ticket.code)
+    decisive, checks = DecisiveEvents(ticket), Checks(auditor, ticket.code)
     summing = Summing(run, decisive, checks)
     await follow(stored_events(store, run, upto), summing, auditor, registry=registry)
     about = summing.result()
@@ -140,7 +140,7 @@ async def _write_ticket(
         yield f"\n## Damage\n\n{ticket.code(about.damaged)}\n"
 
 
-class Decisive(Follower[Iterator[str]]):
+class DecisiveEvents(Follower[Iterator[str]]):
     """Collects decisive events: stops, refusals, failures, compaction, and the source's own decisions."""
 
     def __init__(self, ticket: "Ticket") -> None:

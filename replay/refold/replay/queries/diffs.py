@@ -20,7 +20,13 @@ from refold.reducers.state import NEW, RunState
 from refold.replay import known
 from refold.replay.kinds.table import kind_for
 from refold.replay.queries.blame import make_look
-from refold.replay.queries.divergence import Calls, Compared, ComparedEvent, FieldDifference, differences
+from refold.replay.queries.divergence import (
+    Calls,
+    ComparedEvent,
+    ComparedEvents,
+    FieldDifference,
+    differences,
+)
 from refold.replay.queries.language import Question
 from refold.replay.reader import Follower, Step, Steps, run_follower, stored_events
 from refold.store.protocol import Store, Stored
@@ -114,7 +120,7 @@ class _LogReader:
 
     def __init__(self, store: Store, run: str) -> None:
         self._run, self._steps = run, Steps(stored_events(store, run), folds=True)
-        self._compared = Compared(self._steps)
+        self._compared = ComparedEvents(self._steps)
         self._next: ComparedEvent | None = None
         self._over = False
         self.number = -1

@@ -83,7 +83,7 @@ class ComparedEvent(msgspec.Struct, frozen=True):
         return self.stored.erased
 
 
-class Compared(AsyncIterator[ComparedEvent]):
+class ComparedEvents(AsyncIterator[ComparedEvent]):
     """Iterator over the events of a log that count in a comparison, in order.
 
     `answer` is the last response before the first of them. It is not a generator, as `Records`.
@@ -263,7 +263,7 @@ class _ReadLog:
 
     def __init__(self, store: Store, run: str) -> None:
         self.store, self.run = store, run
-        self._rest: Compared | None = None
+        self._rest: ComparedEvents | None = None
         self._ready: list[ComparedEvent] = []
         self._ahead: ComparedEvent | None = None
 
@@ -296,7 +296,7 @@ class _ReadLog:
             if answer is not None:
                 before = event_of(answer, content=False)
                 break
-        self._rest = Compared(Steps(Records(self.store, self.run, after=seq)), before)
+        self._rest = ComparedEvents(Steps(Records(self.store, self.run, after=seq)), before)
 
     async def next(self) -> ComparedEvent | None:
         """Return the next compared event; None after the last.

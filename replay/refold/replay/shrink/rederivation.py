@@ -25,11 +25,16 @@ from refold.reducers.rules import rules_of
 from refold.reducers.sizes import sized
 from refold.reducers.state import NEW, Pending, RunState
 from refold.reducers.window import ranges_of
-from refold.replay.parting import DecisionDifference, Parting, depends_on_unavailable, find_divergence
+from refold.replay.parting import (
+    DecisionDifference,
+    DecisionDivergence,
+    depends_on_unavailable,
+    find_divergence,
+)
 from refold.store.protocol import Head, Record, Store
 
 
-class Told(NamedTuple):
+class SaltedFact(NamedTuple):
     """A fact with the salt of its payload, and its index among the facts of the source log."""
 
     place: int
@@ -37,7 +42,7 @@ class Told(NamedTuple):
     salt: bytes
 
 
-class Written(NamedTuple):
+class WrittenEvent(NamedTuple):
     """An event of a log, its time and its salt."""
 
     event: ev.Event
@@ -69,8 +74,8 @@ class ShrinkSource(NamedTuple):
 class Log(NamedTuple):
     """A log: the facts that it is derived from, its events, and the origins of its messages, in order."""
 
-    told: tuple[Told, ...]
-    events: tuple[Written, ...]
+    told: tuple[SaltedFact, ...]
+    events: tuple[WrittenEvent, ...]
     origins: tuple[ShrinkSource, ...] = ()
 
     def states(self, registry: Registry = BUILTIN) -> Iterator[RunState]:
@@ -82,14 +87,17 @@ class Log(NamedTuple):
 
 
 def rederive(
-    told: Iterable[Told], registry: Registry = BUILTIN, twist: Twist | None = None, whole: Log | None = None
+    told: Iterable[SaltedFact],
+    registry: Registry = BUILTIN,
+    twist: Twist | None = None,
+    whole: Log | None = None,
 ) -> Log:
     """Derive the log of these facts, in their order; facts that do not fit are left out.
 
     `whole` is the log of all the facts of which these are a part: message numbers in facts refer to it. None:
     these are all of the facts.
     """
-    state, kept, events, origins = NEW, list[Told](), list[Written](), list[ShrinkSource]()
+    state, kept, events, origins = NEW, list[SaltedFact](), list[WrittenEvent](), list[ShrinkSource]()
     for each in told:
         if state.ended:
             break
@@ -107,7 +115,9 @@ def rederive(
             continue
         kept.append(each)
         state = steps[-1].after
-        events += [Written(step.event, state.at, each.salt if step.event is fact else b"") for step in steps]
+        events += [
+            WrittenEvent(step.event, state.at, each.salt if step.event is fact else b"") for step in steps
+        ]
         origins += _origins(each.place, len(origins), steps)
         if not stands:  # nothing can follow a decision that cannot be folded
             break
@@ -235,7 +245,7 @@ async def write(store: Store, log: Log, note: str) -> str:
     """
     run, head = "", Head(seq=0, hash=b"")
     remark = ev.NoteAdded(at=log.events[-1].at, by=_HOLDER, content=ev.Remark(text=note))
-    for group in _groups([*log.events, Written(remark, remark.at, b"")]):
+    for group in _groups([*log.events, WrittenEvent(remark, remark.at, b"")]):
         first = group[0].event
         if isinstance(first, ev.RunForked):
             first = replace(first, parent=run, parent_hash=head.hash.hex())
@@ -247,8 +257,8 @@ async def write(store: Store, log: Log, note: str) -> str:
     return run
 
 
-def _groups(events: Sequence[Written]) -> list[list[Written]]:
-    found = list[list[Written]]()
+def _groups(events: Sequence[WrittenEvent]) -> list[list[WrittenEvent]]:
+    found = list[list[WrittenEvent]]()
     for each in events:
         if not isinstance(each.event, ev.Decision):
             found.append([])
@@ -256,7 +266,7 @@ def _groups(events: Sequence[Written]) -> list[list[Written]]:
     return found
 
 
-def _record(each: Written) -> Record:
+def _record(each: WrittenEvent) -> Record:
     encoded = codec.encode(each.event)
     blinded = encoded.content is not None and isinstance(each.event, ev.Fact | ev.Annotation)
     return Record(
@@ -281,7 +291,7 @@ class Parted(NamedTuple):
     """
 
     place: int
-    how: Parting
+    how: DecisionDivergence
     order: tuple[str, ...]
 
     def apply(self, decisions: Sequence[ev.Decision]) -> list[ev.Decision]:

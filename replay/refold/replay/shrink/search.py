@@ -24,7 +24,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.messages import Message
 from refold.reducers.policy import Policy
 from refold.replay.reader import events
-from refold.replay.shrink.rederivation import Log, Told, Twist, rederive
+from refold.replay.shrink.rederivation import Log, SaltedFact, Twist, rederive
 from refold.store.protocol import Store
 
 AnyFact = TypeVar("AnyFact", bound=ev.Fact)
@@ -101,21 +101,21 @@ class ShowsNothing(WrongUse):
         )
 
 
-async def told_of(store: Store, run: str) -> list[Told]:
+async def told_of(store: Store, run: str) -> list[SaltedFact]:
     """Return the facts of a run with their salts, all in memory.
 
     Raises `UnknownRun`, `DamagedLog`, `NewerLog`.
     """
-    found = list[Told]()
+    found = list[SaltedFact]()
     async for stored, event in events(store, run):
         if isinstance(event, ev.Fact):
-            found.append(Told(len(found), event, stored.salt))
+            found.append(SaltedFact(len(found), event, stored.salt))
     return found
 
 
 def shrink_log(
     run: str,
-    told: Sequence[Told],
+    told: Sequence[SaltedFact],
     shows: Callable[[Log], bool],
     *,
     registry: Registry = BUILTIN,
@@ -135,7 +135,7 @@ def shrink_log(
 
 def shrinking(
     run: str,
-    told: Sequence[Told],
+    told: Sequence[SaltedFact],
     *,
     registry: Registry = BUILTIN,
     twist: Twist | None = None,
@@ -157,7 +157,9 @@ def shrinking(
 class _Trial:
     """The logs tried so far, and the smallest one that shows the property."""
 
-    def __init__(self, told: Sequence[Told], registry: Registry, twist: Twist | None, most: int) -> None:
+    def __init__(
+        self, told: Sequence[SaltedFact], registry: Registry, twist: Twist | None, most: int
+    ) -> None:
         self.told = list(told)
         self._registry, self._twist, self.left = registry, twist, most
         # Digests, because there may be thousands of failed sets of thousands of facts.
@@ -166,7 +168,9 @@ class _Trial:
         self.log = Log((), ())
         self.kept: Indices = ()
 
-    def shows(self, wanted: Indices, changed: dict[int, Told] | None = None) -> Generator[Log, bool, bool]:
+    def shows(
+        self, wanted: Indices, changed: dict[int, SaltedFact] | None = None
+    ) -> Generator[Log, bool, bool]:
         """Return whether the log of these facts shows the property; if so, it is the smallest so far.
 
         The first call is for all facts. False if no more trials are allowed.
@@ -187,7 +191,7 @@ class _Trial:
         self.log, self.kept = log, kept
         return True
 
-    def _derive(self, wanted: Indices, changed: dict[int, Told]) -> Log:
+    def _derive(self, wanted: Indices, changed: dict[int, SaltedFact]) -> Log:
         told = [changed.get(place, self.told[place]) for place in wanted]
         log = rederive(told, self._registry, self._twist, self._whole)
         self._whole = self._whole or log
@@ -225,7 +229,7 @@ def _shorten_texts(trial: _Trial, facts: Indices) -> Generator[Log, bool, None]:
     if not trial.left:
         return
     cuts = {
-        place: Told(place, less, each.salt)
+        place: SaltedFact(place, less, each.salt)
         for place, policy in _policies(trial, facts)
         if (each := trial.told[place]) and (less := shorten_fact(policy, each.fact, each.salt)) is not None
     }
