@@ -145,7 +145,7 @@ def test_a_made_up_result_out_of_a_file(
         pytest.param(["aa11@e3"], "the nearest places are event 2 and event 5", id="no place"),
         pytest.param(["aa11@e10"], "it has ended there", id="after the end"),
         pytest.param(["aa11@e99"], "it has events 1 to 10", id="no event"),
-        pytest.param(["aa11", "--edit", "c9=x"], "none of its events is a place", id="no such call"),
+        pytest.param(["aa11", "--edit", "c9=x"], "no place in it suits the fork", id="no such call"),
         pytest.param(["aa11@e8", "--edit", "c1=x"], "event 5", id="a call that has its result"),
         pytest.param(["aa11", "--edit", "c1"], "expected CALL=TEXT", id="no edit"),
         pytest.param(["aa11", "--edit", "c1=@/no/such/file"], "cannot be read", id="no file"),

@@ -30,10 +30,10 @@ _OTHERWISE_COUNTED = {
 }
 # Why a limit that every run keeps to may not be judged all the same.
 _REASONS = (
-    "the record has results of calls that it does not have",
-    "something of the source may be in no fact",
+    "the record has results without their calls",
+    "data of the source may be missing",
     "the source has calls that are in no fact",
-    "the record has no request to the model",
+    "the record has no model request",
 )
 
 

@@ -107,7 +107,7 @@ def test_an_end_of_ours_is_not_hidden_by_a_sources(refold: Refold, store: Path, 
     assert 0 == refold("import", path_of("claude_code/interrupted.jsonl"), "--store", store).code
     assert "cancelled (CANCELLED)" in refold("ls", "--store", store).out
     shown = refold("show", "@last", "--store", store).out
-    assert "a person stopped it (" in shown
+    assert "stopped by the user (" in shown
     assert "CANCELLED: cancelled by " in shown
 
 
@@ -135,7 +135,7 @@ def test_calls_without_a_result_are_named(
     file.write_text(json.dumps([SAID[0], {"role": "assistant", "content": "", "tool_calls": made}]))
     assert 0 == refold("import", file, "--store", store).code
     assert brief in refold("ls", "--store", store).out
-    assert f"the source ends open; {says}" in refold("show", "@last", "--store", store).out
+    assert f"unfinished in its source; {says}" in refold("show", "@last", "--store", store).out
     assert calls == listed(refold, store)[0]["unanswered"]
 
 
@@ -213,7 +213,7 @@ def test_one_oddity_does_not_drown_the_rest(refold: Refold, store: Path, tmp_pat
     file.write_text(json.dumps(talk))
     refold("import", file, "--store", store)
     ticket = refold("export", str(listed(refold, store)[0]["run"]), "--to", "markdown", "--store", store).out
-    decided = ticket.partition("## What decided it")[2].partition("\n## ")[0]
+    decided = ticket.partition("## Decisive events")[2].partition("\n## ")[0]
     assert 1 == decided.count("`result_missing: ")
     assert "- 8 more of `result_missing`, the last at event " in decided
 

@@ -229,7 +229,7 @@ def test_what_bounds_a_run_and_what_does_not(
     monkeypatch.setenv("REFOLD_MAX_STEP", "5")
     server.script = SAYS
     ran = begun(*PRICE, limits=[{**LIMIT, "unpriced": "ignore"}])
-    assert "limits: $0.0200 of what is known; no limit of steps or time" in ran.out
+    assert "limits: $0.0200 (unknown counts as 0); no limit of steps or time" in ran.out
     assert "note: REFOLD_COST_LIMIT=-1 sets no limit" in ran.err
     assert "note: REFOLD_MAX_STEP: unknown variable, ignored; did you mean REFOLD_MAX_STEPS?" in ran.err
 

@@ -94,8 +94,8 @@ def test_grep_as_json(refold: Refold, store: Path, finished: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        pytest.param(["grep", "naem:act"], "there is no field 'naem' (did you mean name?)", id="a field"),
-        pytest.param(["grep", "rm -rf"], 'write "-rf" for this text', id="a minus"),
+        pytest.param(["grep", "naem:act"], "unknown field 'naem' (did you mean name?)", id="a field"),
+        pytest.param(["grep", "rm -rf"], 'write "-rf" to search for this text', id="a minus"),
         pytest.param(["grep", "a", "aa11", "--all"], "RUN or --all, not both", id="runs and all"),
         pytest.param(["grep", "a", "zz"], "matches no run in this store", id="no run"),
         pytest.param(["bisect", "aa11"], "expected --when CONDITION or --versus RUN", id="no question"),

@@ -225,8 +225,8 @@ def test_a_session_that_went_on(refold: Refold, store: Path, file: Path, before:
     assert (old["run"], "goes_on") == (related["run"], related["how"])
     assert f"continues {old['run']} after its e{related['upto']}" in again.out
     assert ("goes_on", new) == (runs[old["run"]]["source_end"], runs[old["run"]]["goes_on_in"])
-    assert f"goes on in {new}" in refold("ls", "--store", store).out
-    assert "the source went on: " in refold("show", old["run"], "--store", store).out
+    assert f"continued in {new}" in refold("ls", "--store", store).out
+    assert "continued in run " in refold("show", old["run"], "--store", store).out
     assert runs[old["run"]]["events"] == old["events"] + 1
     for verb in ("verify", "audit"):
         assert 0 == refold(verb, old["run"], new, "--store", store).code

@@ -41,7 +41,7 @@ def test_a_sealed_store_verifies(refold: Refold, store: Path, key: Path, line: s
         "2 of 3 covered and intact",
         "no event",
         f"newest    {line}",
-        "that no seal was removed after the one that was kept last",
+        "that no signed checkpoint was removed after the last line given with --seal",
         "that what was recorded is what happened",
     ):
         assert said in ran.out
@@ -77,13 +77,13 @@ GONE = "(SELECT number FROM run WHERE id = 'aa11')"
             [f"DELETE FROM event WHERE key >> 32 = {GONE}", "DELETE FROM run WHERE id = 'aa11'"], ["aa11"],
             "gone      run aa11: covered up to event", id="deleted run, by its name",
         ),
-        pytest.param(["UPDATE sealed_head SET seq = 1 WHERE place = 1"], ["--all"], "its root is not", id="changed entry"),
-        pytest.param(["UPDATE seal SET root = zeroblob(32)"], ["--all"], "its root is not", id="changed root"),
+        pytest.param(["UPDATE sealed_head SET seq = 1 WHERE place = 1"], ["--all"], "its root does not match", id="changed entry"),
+        pytest.param(["UPDATE seal SET root = zeroblob(32)"], ["--all"], "its root does not match", id="changed root"),
         pytest.param(
             ["UPDATE event SET content = NULL, salt = NULL WHERE content IS NOT NULL"], ["--all"],
             "event 1 (run_started): its payload is missing, and no erasure record", id="contents taken away",
         ),
-        pytest.param(["DELETE FROM seal"], ["--all"], "are under no seal", id="seal removed"),
+        pytest.param(["DELETE FROM seal"], ["--all"], "are not covered by a signed checkpoint", id="seal removed"),
     ],
 )  # fmt: skip
 def test_what_a_chain_does_not_show(

@@ -129,12 +129,14 @@ def test_the_same_words_typed_twice_were_said_twice(shown: Shown) -> None:
 @pytest.mark.parametrize(
     ("leaving", "why"),
     [
-        pytest.param([queue("popAll", STOP)], "taken back", id="taken back"),
-        pytest.param([queue("popAll")], "taken back", id="all of it taken back"),
-        pytest.param([], "never reached the model", id="it stays queued"),
-        pytest.param([queue("dequeue")], "not known", id="dequeued, and no row has it"),
+        pytest.param([queue("popAll", STOP)], "withdrawn before it was sent", id="taken back"),
+        pytest.param([queue("popAll")], "withdrawn before it was sent", id="all of it taken back"),
+        pytest.param([], "typed, not sent to the model", id="it stays queued"),
+        pytest.param([queue("dequeue")], "unknown whether it was sent", id="dequeued, and no row has it"),
         pytest.param(
-            [queue("remove", STOP, reason="lost")], "not known", id="removed for a reason nobody knows"
+            [queue("remove", STOP, reason="lost")],
+            "unknown whether it was sent",
+            id="removed for a reason nobody knows",
         ),
     ],
 )
@@ -231,4 +233,6 @@ def test_messages_out_of_the_queue_are_counted_apart(refold: Refold) -> None:
 def test_a_real_session_tells_a_command_that_waited(refold: Refold, store: Path) -> None:
     """What was typed in a real session, and left the queue with no other trace, is quoted by `show`."""
     assert 0 == refold("import", path_of("claude_code/call-without-result.jsonl"), "--store", store).code
-    assert 'not known: "/skills"' in refold("show", "@last", "--store", store).out
+    assert (
+        'unknown whether it was sent to the model: "/skills"' in refold("show", "@last", "--store", store).out
+    )

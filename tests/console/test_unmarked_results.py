@@ -85,7 +85,7 @@ def spans(say: Say, run: str) -> set[object]:
 def ticket(say: Say, run: str) -> bool:
     """Whether the ticket says at its top and at a result that nobody knows how it went."""
     head, _, turns = say("export", run, "--to", "markdown").partition("\n## ")
-    at_top, beside = "without a status" in head, "returned (whether it failed is unknown)" in turns
+    at_top, beside = "without a status" in head, "returned (status not recorded)" in turns
     assert at_top == beside
     return at_top
 

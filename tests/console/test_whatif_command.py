@@ -124,7 +124,7 @@ def test_some_rules_of_a_policy(refold: Refold, runs: Path) -> None:
     table = refold("whatif", "--all", *asked, "--set", "limits.step=2", "--store", runs).out
     assert "ONLY LIMITS, GUARDS OF PAPERBENCH + LIMITS.STEP=2" in table
     wrong = refold("whatif", "long", "--policy", "paperbench", "--only", "limit", "--store", runs)
-    assert "there are no rules of the kind 'limit'; did you mean 'limits'?" in wrong.err
+    assert "unknown kind of rules 'limit'; did you mean 'limits'?" in wrong.err
     assert "name it with --policy" in refold("whatif", "long", "--only", "limits", "--store", runs).err
 
 
@@ -147,7 +147,7 @@ def test_a_view_as_a_diff(refold: Refold, runs: Path, tmp_path: Path) -> None:
     said = refold("whatif", "--view", "long@t3", "--policy", policy, "--store", runs)
     assert said.code == 1
     assert [" ", "-", "-", " ", " "] == [line[0] for line in said.out.splitlines() if ". " in line[:6]]
-    assert "left out by tail (window)" in said.out
+    assert "dropped by tail (window)" in said.out
     assert "\x1b" not in said.out
     assert said.out == refold("view", "long@t3", "--policy", policy, "--store", runs).out
 

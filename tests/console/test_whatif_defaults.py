@@ -46,7 +46,7 @@ def test_verdicts_that_come_from_defaults_are_counted(refold: Refold, runs: Path
     asked = ["whatif", "--all", "--policy", written(tmp_path, guards=[PUSH]), "--store", runs]
     note = (
         f"1 verdict comes from defaults that {tmp_path / 'naive.json'} does not set (tool_output.max: 16384). "
-        "To ask about its rules alone: --only guards"
+        "To test its rules alone: --only guards"
     )
     assert note == refold(*asked).out.splitlines()[-1]
     totals = json.loads(refold("-o", "json", *asked).out.splitlines()[-1])
@@ -102,4 +102,4 @@ def test_a_turn_that_ends_by_default(refold: Refold, store: Path, tmp_path: Path
         "Go", run_id="r"
     )
     said = refold("whatif", "r", "--policy", written(tmp_path, guards=[PUSH]), "--store", store).out
-    assert "does not set (end_of_turn: complete). To ask" in said
+    assert "does not set (end_of_turn: complete). To test" in said

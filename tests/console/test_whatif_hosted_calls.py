@@ -155,7 +155,7 @@ WORD: Json = {"role": "assistant", "content": "Done.", "stopReason": "pausedForR
 @pytest.mark.parametrize(
     ("settings", "code"),
     [
-        pytest.param("truncation.max=2", 125, id="a policy that looks at why an answer stopped"),
+        pytest.param("truncation.max=2", 125, id="a policy that looks at why a response stopped"),
         pytest.param("limits.step=500", 0, id="one that does not"),
     ],
 )
@@ -189,8 +189,8 @@ SHELL: Json = {
         pytest.param(SEARCHED, {}, 125, "the provider ran web_search", id="a rule of any tool that finds it"),
         pytest.param(SEARCHED, {"field": "cmd"}, 1, "matches rule guards[0]", id="a rule of a field that it lacks"),
         pytest.param({**SEARCHED, "action": {"query": "x"}}, {}, 1, "matches rule guards[0]", id="another query"),
-        pytest.param({**SEARCHED, "action": None}, {}, 125, "the provider ran them, or nobody knows", id="no query"),
-        pytest.param({**SEARCHED, "type": "computer_call"}, {"tool": "exec_command"}, 125, "nobody knows", id="whoever ran it"),
+        pytest.param({**SEARCHED, "action": None}, {}, 125, "the provider ran them, or it is unknown", id="no query"),
+        pytest.param({**SEARCHED, "type": "computer_call"}, {"tool": "exec_command"}, 125, "it is unknown who did", id="whoever ran it"),
     ],
 )  # fmt: skip
 def test_a_call_of_the_provider_is_judged_by_its_tool(

@@ -29,7 +29,7 @@ def bare(refold: Refold, store: Path) -> Path:
         pytest.param(["limits.token=1000000000"], "token limits", id="no tokens"),
         pytest.param(["limits.time=1000000"], "time limits", id="no times"),
         pytest.param(["limits.step=500", "limits.cost=1000"], "cost limits", id="and a limit that is judged"),
-        pytest.param(["guards.read_only.batches=1"], "which of them only read", id="no classes of tools"),
+        pytest.param(["guards.read_only.batches=1"], "which are read-only", id="no classes of tools"),
     ],
 )
 def test_what_is_not_known_is_no_agreement(

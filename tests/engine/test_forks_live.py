@@ -391,7 +391,7 @@ async def test_where_a_fork_can_do_what_it_is_for(store: MemoryStore) -> None:
     assert 5 == await cut(store, "r", suits=awaits(frozenset({"c1"})))
     assert 15 == await cut(store, "r", suits=hears)
     assert [2, 8, 15] == [await cut_from(store, "r", at) for at in (1, 7, 13)]
-    with pytest.raises(NoCut, match="there is no other place"):
+    with pytest.raises(NoCut, match="no other place is possible"):
         await cut(store, "r", suits=awaits(frozenset({"c9"})))
     with pytest.raises(NoCut, match="event 5"):
         await cut(store, "r", 8, suits=awaits(frozenset({"c1"})))

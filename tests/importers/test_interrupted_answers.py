@@ -16,7 +16,7 @@ STOPPED = Cancelled(position="stopped", reason="by hand")
     ("answer", "following", "stop", "unknown"),
     [
         pytest.param(answered("a"), [], StopReason.END_TURN, True, id="nothing follows"),
-        pytest.param(answered("a"), [STOPPED, said("b")], StopReason.OTHER, False, id="a person stopped it"),
+        pytest.param(answered("a"), [STOPPED, said("b")], StopReason.OTHER, False, id="stopped by the user"),
         pytest.param(
             answered("a"),
             [Remarked(position="r", what="hook"), said("[interrupted]", by="harness"), STOPPED],
@@ -46,7 +46,7 @@ def test_an_interrupted_answer_ended_no_turn(
 ) -> None:
     """An answer of which nothing says why it stopped is taken to have ended its turn, and said to be unknown.
 
-    Unless a person stopped it before anything else was, or it has calls.
+    Unless stopped by the user before anything else was, or it has calls.
     """
     _, written = derived([began(), said("t"), answer, *following, END])
     (responded,) = [each for each in events(written) if isinstance(each, ModelResponded)]

@@ -9,7 +9,7 @@ from refold.importers.fields import add_prefix, known_or
 from refold.importers.items import Remarked
 from refold.importers.registry import importer
 from refold.importers.source import Source
-from refold.replay.source_words import decided
+from refold.replay.source_words import is_decision
 
 SPOOFED = ("limit:steps", "prompt:equal", "retry", "x:unequal", "\x1b[2Jgone", "a b", "w" * 100)
 FORMATS = ("openai_agents", "inspect", "atif", "openhands", "langfuse")
@@ -54,7 +54,7 @@ def test_no_word_of_a_source_is_one_of_ours(format: str, word: str) -> None:  # 
     source = Source.of("mine", msgspec.json.encode(documents(word)[format]))
     whats = [item.what for item in importer(format).items(source) if isinstance(item, Remarked)]
     assert [what for what in whats if what.startswith("unmapped")]
-    assert [] == [what for what in whats if decided(what) or len(what) > 60 or not what.isprintable()]
+    assert [] == [what for what in whats if is_decision(what) or len(what) > 60 or not what.isprintable()]
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_no_word_of_a_source_is_one_of_ours(format: str, word: str) -> None:  # 
 def test_words(word: str, told: str) -> None:
     """A known word stays; an unknown one is marked, or left out where it is not short and plain."""
     assert told == known_or(word, frozenset({"span"}))
-    assert not decided(told)
+    assert not is_decision(told)
 
 
 def test_scores_have_names() -> None:
     """A name stands behind its kind, and is no verdict of ours."""
     assert ("score:unequal", "score") == (add_prefix("score", "unequal"), add_prefix("score", "a:unequal"))
-    assert not decided("score:unequal")
+    assert not is_decision("score:unequal")

@@ -152,7 +152,7 @@ def test_what_if_of_an_inferred_call(policy: dict[str, Any], judged: bool) -> No
     items = of({"messages_display": "user: hi\nassistant: None\ntool: r\nassistant: done"})
     found = shown(Comparison("r1", parse({"preset": "observed", **policy})), events(derived(items)[1]))
     assert (Verdict.AGREE if judged else Verdict.INCONCLUSIVE) is found.verdict
-    assert judged is not any("what was called" in why for why in found.unknown)
+    assert judged is not any("which tool was called" in why for why in found.unknown)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ STOPPED = Cancelled(position="stopped", reason="by hand")
     [
         pytest.param([said("go on")], None, True, ["result_missing"], id="a person said something"),
         pytest.param([], None, True, ["result_missing"], id="the model answered"),
-        pytest.param([STOPPED, said("go on")], ToolError.CANCELLED, False, [], id="a person stopped it"),
+        pytest.param([STOPPED, said("go on")], ToolError.CANCELLED, False, [], id="stopped by the user"),
         pytest.param([said("no"), STOPPED], ToolError.CANCELLED, False, [], id="and said so first"),
     ],
 )
@@ -95,7 +95,7 @@ def test_what_if_of_a_result_that_is_not_recorded(policy: dict[str, Any], judged
     _, written = derived(LOST)
     found = shown(Comparison("r1", parse({"preset": "observed", **policy})), events(written))
     assert (Verdict.AGREE if judged else Verdict.INCONCLUSIVE) is found.verdict
-    assert judged is not any("how call c1 ended" in why for why in found.unknown)
+    assert judged is not any("no result of call c1" in why for why in found.unknown)
 
 
 @pytest.mark.parametrize("guard", ["errors", "pivot", "stall"])

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.replay.kinds.arguments import (
-    begun_argument,
     brief,
-    called,
     called_with,
     calling,
     elided,
+    format_call,
     main_argument,
+    partial_argument,
     sole_argument,
 )
 
@@ -112,14 +112,14 @@ def test_it_is_one_line_and_fits(text: str, most: int) -> None:
 )
 def test_every_call_has_a_line(arguments: str) -> None:
     """Whatever a model writes has a line, and never its JSON around a text that could be shown instead."""
-    line = called("Bash", arguments, 80)
+    line = format_call("Bash", arguments, 80)
     assert line.startswith("Bash")
     assert not line.startswith('Bash  {"command": "')
 
 
 def test_erased_arguments_are_said_to_be() -> None:
     """A call whose arguments were erased is still a call."""
-    assert "Bash  (erased)" == called("Bash", None, 80)
+    assert "Bash  (erased)" == format_call("Bash", None, 80)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_erased_arguments_are_said_to_be() -> None:
 )  # fmt: skip
 def test_a_call_that_is_still_written(begun: str, main: str) -> None:
     """It is read as far as it is there, and is never shown as JSON that was cut."""
-    assert main == begun_argument(begun).rstrip()
+    assert main == partial_argument(begun).rstrip()
     assert f"Bash  {elided(main, 40)}".rstrip() == calling("Bash", begun, 40)
 
 
@@ -150,7 +150,7 @@ def test_a_call_that_is_still_written(begun: str, main: str) -> None:
 def test_what_has_begun_is_the_beginning(text: str, cut: int) -> None:
     """Wherever the arguments are cut, what is read of them is what stands there in the end, up to there."""
     whole = json.dumps({"command": text})
-    begun = begun_argument(whole[:cut])
+    begun = partial_argument(whole[:cut])
     assert text.startswith(begun) or begun == whole
 
 

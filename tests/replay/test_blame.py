@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from refold.reducers.evolution import encode_value
 from refold.reducers.guards import BUILTIN
 from refold.reducers.state import NEW, Spent
-from refold.replay.queries.blame import Blamer, Look, blame, look_of
+from refold.replay.queries.blame import Blamer, Look, blame, make_look
 from refold.replay.queries.conditions import BadQuestion
 from refold.replay.queries.rows import STATE_FIELDS
-from refold.replay.reader import event_of, folded, found_by
+from refold.replay.reader import event_of, folded, run_follower
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
 from support import runs
@@ -73,10 +73,10 @@ async def test_the_last_ones_are_kept(store: MemoryStore) -> None:
 async def test_money_is_in_dollars(store: MemoryStore) -> None:
     """Amounts are told as they are asked about: in dollars and seconds, to the last digit."""
     state = NEW
-    assert "0" == look_of("spent_usd")(state)
+    assert "0" == make_look("spent_usd")(state)
     spent = Spent(cost_nanousd=1_500_000_001)
-    assert "1.500000001" == look_of("spent_usd")(replace(state, spent=spent))
-    assert "2" == look_of("elapsed")(replace(state, at=3_000_000_000, fact_at=2_000_000_000))
+    assert "1.500000001" == make_look("spent_usd")(replace(state, spent=spent))
+    assert "2" == make_look("elapsed")(replace(state, at=3_000_000_000, fact_at=2_000_000_000))
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ async def test_money_is_in_dollars(store: MemoryStore) -> None:
         pytest.param("batch.calls.c1.eror", 16, "did you mean error?", id="a part of a member"),
         pytest.param("outcome.event.cod", 15, "did you mean code?", id="a part of what is not always there"),
         pytest.param("guards.repetiton.own", 8, "did you mean repetition?", id="a member's name"),
-        pytest.param("guards.7.own", 8, "there are repetition", id="a place in a list that is shorter"),
+        pytest.param("guards.7.own", 8, "expected repetition", id="a place in a list that is shorter"),
         pytest.param("guards.repetition.own.cuont", 23, "did you mean count?", id="a part of a memory"),
         pytest.param("spent.tally.guard.a.b", 21, "written \\.", id="what is below a number"),
-        pytest.param("agent_state.x", 13, "nothing is below agent_state", id="what is below a name"),
-        pytest.param("__class__", 1, "there is no field", id="what is none of the state's"),
-        pytest.param("", 1, "there is no field ''", id="nothing"),
+        pytest.param("agent_state.x", 13, "agent_state has no parts", id="what is below a name"),
+        pytest.param("__class__", 1, "unknown field", id="what is none of the state's"),
+        pytest.param("", 1, "unknown field ''", id="nothing"),
     ],
 )
 async def test_what_is_refused(store: MemoryStore, field: str, at: int, said: str) -> None:
@@ -111,13 +111,13 @@ async def test_an_unknown_run(store: MemoryStore) -> None:
 
 async def test_it_is_written_out_only_where_it_may_have_changed(store: MemoryStore) -> None:
     """A value that is the same object as before is not made text again: a window is as long as the run."""
-    look, made = look_of("setup"), list[object]()
+    look, made = make_look("setup"), list[object]()
 
     def text(value: object) -> str:
         made.append(value)
         return look.text(value)
 
-    found = await found_by(Blamer(runs.RUN, "setup", Look(look.pick, text)), store, runs.RUN)
+    found = await run_follower(Blamer(runs.RUN, "setup", Look(look.pick, text)), store, runs.RUN)
     assert ([1], 2) == ([change.seq for change in found.changes], len(made))
 
 
@@ -128,7 +128,7 @@ def test_the_paths_of_changes_are_read(driver: Driver) -> None:
     for stored in kept(driver.log):
         state = folded(state, stored, event_of(stored), BUILTIN)
     for path, value in fields_of(state).items():
-        told = look_of(path)(state)
+        told = make_look(path)(state)
         assert told
         if path in ("setup.policy", "setup.tools") or value.endswith(' entries"'):
             continue
@@ -155,7 +155,7 @@ def test_the_last_change_is_what_folding_twice_tells(driver: Driver, field: str)
     """The last change is the last event around which the folded field differs, and its sides are the two
     values.
     """
-    look, log = look_of(field), kept(driver.log)
+    look, log = make_look(field), kept(driver.log)
     values, state = [look(NEW)], NEW
     for stored in log:
         state = folded(state, stored, event_of(stored), BUILTIN)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import audit
-from refold.replay.bulk import Judged, RunFinding, Shard, Totals, audit_all, audit_shard, shards, summed
+from refold.replay.bulk import Judged, RunFinding, Shard, Totals, audit_all, audit_shard, shards, sum_totals
 from refold.store import SqliteStore
 from refold.store.packer import pack
 from support.forging import changed, records_of, write
@@ -206,4 +206,4 @@ def test_totals_merge_in_any_order(parts: Sequence[Totals]) -> None:
 
 def test_a_run_of_which_nothing_is_there() -> None:
     """A run without an event is damaged, not clean."""
-    assert (0, 1) == ((totals := summed([Judged(run="x", damaged="gone")])).clean, len(totals.damaged))
+    assert (0, 1) == ((totals := sum_totals([Judged(run="x", damaged="gone")])).clean, len(totals.damaged))

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzz.asking import within
-from refold.replay.kinds.arguments import effect_of, elided, shown_argument
-from refold.replay.kinds.commands import Part, changed_by, shorten, split, verb
+from refold.replay.kinds.arguments import effect_of, elided, short_argument
+from refold.replay.kinds.commands import Part, find_change, shorten, split, verb
 
 RESET = "git fetch origin soph/do-not-truncate-names && git reset --hard origin/soph/do-not-truncate-names && git log --oneline -3"
 
@@ -61,7 +61,7 @@ def test_the_verb_in_the_middle_is_kept(joint: str, most: int) -> None:
     are written.
     """
     line = RESET.replace(" && ", joint)
-    shown = shown_argument(f'{{"command": {line!r}}}'.replace("'", '"'), most)
+    shown = short_argument(f'{{"command": {line!r}}}'.replace("'", '"'), most)
     assert "git fetch" in shown
     assert "git reset --hard" in shown
     assert len(shown) <= most
@@ -129,7 +129,7 @@ def test_it_fits(parts: list[tuple[str, str]], most: int) -> None:
 )
 def test_changed_by(part: str, changed: str | None) -> None:
     """One row a rule: what a command changes, None for nothing, "" where that is unknown."""
-    assert changed == changed_by(part)
+    assert changed == find_change(part)
 
 
 def test_commands_that_read_go_first_where_there_is_no_room() -> None:
@@ -180,7 +180,7 @@ def test_a_hostile_command_line(unit: str, shape: str) -> None:
     with within(10):
         parts = split(line)
         elided(line, 100)
-        changed_by(line)
+        find_change(line)
         for part in parts:
             verb(part.text)
         effect_of("Bash", json.dumps({"command": line}))

@@ -294,4 +294,8 @@ def test_a_timeline_tells_doubts() -> None:
             marks |= set(turn.marks)
     assert ["doubted open doubted", "doubted ok doubted", "doubted ok open", "doubted ok ok"] == results[5:9]
     assert ["happened ok ok", "happened ok ok", "in_doubt ok ok"] == results[10:13]
-    assert {"resumed, in doubt: c1, c3", "c3: did_not, says tool:book", "c1: happened, says ann"} <= marks
+    assert {
+        "resumed, outcome unknown: c1, c3",
+        "c3: did_not, by tool:book",
+        "c1: happened, by ann",
+    } <= marks

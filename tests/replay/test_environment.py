@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from refold.reducers.events import Remark, SourceRecorded
 from refold.replay import figures
-from refold.replay.environment import stated
+from refold.replay.environment import read_source_row
 
 DAY = 1_770_800_000_000_000_000  # 2026-02-11 08:53:20 UTC
 
@@ -44,7 +44,7 @@ def recorded(format_: str, row: object) -> SourceRecorded:
 )  # fmt: skip
 def test_stated(format_: str, row: object, said: dict[str, str]) -> None:
     """One row a rule of what a source's row states."""
-    assert said == dict(stated(recorded(format_, row)))
+    assert said == dict(read_source_row(recorded(format_, row)))
 
 
 @given(
@@ -53,8 +53,8 @@ def test_stated(format_: str, row: object, said: dict[str, str]) -> None:
 )
 def test_whatever_a_source_has_is_read(format_: str, text: str) -> None:
     """No row of a source raises."""
-    stated(recorded(format_, text))
-    stated(recorded(format_, "{" + text))
+    read_source_row(recorded(format_, text))
+    read_source_row(recorded(format_, "{" + text))
 
 
 @pytest.mark.parametrize(

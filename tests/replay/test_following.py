@@ -12,11 +12,11 @@ from refold.reducers.errors import DamagedLog, NewerLog
 from refold.reducers.guards import BUILTIN
 from refold.replay.audit import Auditor
 from refold.replay.doubts import DoubtFinder
-from refold.replay.queries.blame import Blamer, look_of
+from refold.replay.queries.blame import Blamer, make_look
 from refold.replay.queries.diffs import DifferenceFinder
 from refold.replay.queries.rows import state_question
 from refold.replay.queries.stats import Counter
-from refold.replay.reader import Follower, Pass, Step, follow, follow_all, found_by, stored_events
+from refold.replay.reader import Follower, Pass, Step, follow, follow_all, run_follower, stored_events
 from refold.replay.reader import event_of as event_of_stored
 from refold.replay.reader import folded as folded_once
 from refold.replay.summary import Summing
@@ -38,7 +38,7 @@ ALL: dict[str, Callable[[], Follower[Any]]] = {
     "turns": lambda: Summing(RUN, Teller(lambda _: None)),
     "stats": Counter,
     "bisect": lambda: DifferenceFinder(RUN, state_question("calls > 2")),
-    "blame": lambda: Blamer(RUN, "spent.steps", look_of("spent.steps")),
+    "blame": lambda: Blamer(RUN, "spent.steps", make_look("spent.steps")),
     "doubts": lambda: DoubtFinder(RUN),
     "whatif": lambda: Comparison(RUN, lambda policy: policy),
 }
@@ -181,7 +181,7 @@ async def test_alone_what_keeps_it_is_raised() -> None:
     newer = MemoryStore()
     await write(newer, runs.RUN, [*log[:9], msgspec.structs.replace(log[9], kind="dreamt")])
     with pytest.raises(NewerLog, match="event 10"):
-        await found_by(Counter(), newer, runs.RUN)
+        await run_follower(Counter(), newer, runs.RUN)
 
 
 def test_what_cannot_be_folded_is_no_state() -> None:

@@ -20,7 +20,7 @@ from refold.reducers.events import (
 )
 from refold.reducers.vocabulary import StopReason
 from refold.replay.kinds.table import TYPES
-from refold.replay.queries.grep import EXCERPT, Match, Sieve, excerpt, grep, shown
+from refold.replay.queries.grep import EXCERPT, Match, Sieve, excerpt, grep, make_excerpt
 from refold.replay.queries.rows import FIELDS, START, FlatEvent, LogPlace, event_question, moved, row_of
 from refold.replay.reader import Step
 from refold.store import MemoryStore
@@ -223,7 +223,7 @@ def test_a_call_is_shown_as_it_is_read(typed: str, text: str) -> None:
         content=Answer(text="I clean.", arguments=('{"command":"rm -rf build","timeout":5}',)),
     )  # fmt: skip
     stored = kept([event])[0]
-    found = shown(event_question(typed), Match(stored, event, row_of(stored, event, START)))
+    found = make_excerpt(event_question(typed), Match(stored, event, row_of(stored, event, START)))
     assert found is not None
     assert text in found.text
     assert typed.strip('"') == found.text[found.start : found.end]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from refold import importers
-from refold.replay.source_words import LOST, SAID_ALL_THE_SAME, lost
+from refold.replay.source_words import LOST, SAID_ALL_THE_SAME, describe_loss
 
 FOLDER = Path(importers.__file__).parent
 _CODE = re.compile(
@@ -30,12 +30,12 @@ def test_every_code_has_a_sentence() -> None:
     [
         pytest.param(
             "requests_missing",
-            "it counts more requests to the model than it has (requests_missing)",
+            "it counts more model requests than it contains (requests_missing)",
             id="known",
         ),
-        pytest.param("of_tomorrow", "it was not wholly read (of_tomorrow)", id="of a later version"),
+        pytest.param("of_tomorrow", "it was not read completely (of_tomorrow)", id="of a later version"),
     ],
 )
 def test_what_is_said(code: str, said: str) -> None:
     """The sentence, and behind it the code, by which a program knows it."""
-    assert f"something of the source may be in no fact: {said}" == lost(code)
+    assert f"data of the source may be missing: {said}" == describe_loss(code)

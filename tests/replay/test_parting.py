@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from refold.reducers.events import Decision, MessageInjected, ModelRequested, differing
 from refold.reducers.state import NEW
-from refold.replay.parting import DecisionDifference, agreeing, parting, place_of
+from refold.replay.parting import DecisionDifference, count_agreeing, find_divergence, place_of
 from support import golden
 
 LOG = [event for name in golden.names() for event in golden.events(name)]
@@ -37,10 +37,10 @@ def test_parting(
     recorded: Sequence[Decision], derived: Sequence[Decision], found: tuple[int, str] | None
 ) -> None:
     """The first place counts, and how the rest differs there."""
-    how = parting(NEW, recorded, derived)
+    how = find_divergence(NEW, recorded, derived)
     assert found == (how and (how.place, how.difference))
     if how is not None:
-        assert agreeing(NEW, recorded, derived) == how.place
+        assert count_agreeing(NEW, recorded, derived) == how.place
         assert (how.recorded is None) == (how.difference is DecisionDifference.MISSING)
         assert (how.derived is None) == (how.difference is DecisionDifference.EXTRA)
 

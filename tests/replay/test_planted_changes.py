@@ -357,7 +357,7 @@ async def test_a_lying_digest_does_not_verify(long_log: list[Record]) -> None:
     found = await verify(store, runs.RUN)
     assert found.problem is not None
     assert (258, "state_digested") == (found.problem.seq, found.problem.kind)
-    assert "the state that the log folds to is not" in found.problem.problem
+    assert "the state of the log here differs" in found.problem.problem
 
 
 async def test_both_sides_and_the_state_before(short_log: list[Record]) -> None:

@@ -26,7 +26,7 @@ from refold.replay.queries.conditions import (
     Some,
     Test,
     conditions,
-    written,
+    format_query,
 )
 from refold.replay.queries.language import Vocabulary, parse
 from refold.replay.queries.rows import EVENTS, FIELDS, STATES, FlatEvent
@@ -108,17 +108,17 @@ def test_everything_is_in_the_table() -> None:
         pytest.param(EVENTS, "tool:bash", "did you mean name?", id="what others call a field"),
         pytest.param(EVENTS, "naem:bash", ", elapsed, error, ", id="all fields"),
         pytest.param(EVENTS, "x" * (MOST_CHARACTERS + 1), f"more than {MOST_CHARACTERS} characters", id="too long"),
-        pytest.param(EVENTS, "text~a(?!b)", "as a condition of its own, -text~PATTERN", id="look-around"),
-        pytest.param(EVENTS, r"text~a\z", r"\z is an end of the whole text", id="an end of the text, of a line"),
-        pytest.param(EVENTS, "rm -rf", 'write "-rf" for this text, or -text:rf', id="a minus before a text"),
+        pytest.param(EVENTS, "text~a(?!b)", "with a separate condition, -text~PATTERN", id="look-around"),
+        pytest.param(EVENTS, r"text~a\z", r"\z matches an end of the whole text", id="an end of the text, of a line"),
+        pytest.param(EVENTS, "rm -rf", 'write "-rf" to search for this text, or -text:rf', id="a minus before a text"),
         pytest.param(EVENTS, "tokens>x", "at character 8, 'x'", id="the place"),
-        pytest.param(EVENTS, "turn:20..10", "turn is never in 20..10", id="a range the wrong way round"),
-        pytest.param(EVENTS, "tokens:30.5", "tokens is never 30.5", id="a half of what is whole"),
-        pytest.param(EVENTS, "(type:tool", "has no ) of its own", id="an open parenthesis"),
-        pytest.param(EVENTS, "a )", "to look for it, quote it", id="a parenthesis that closes nothing"),
-        pytest.param(STATES, "steps = 3", "compare it with something, as by ==", id="one equals sign"),
+        pytest.param(EVENTS, "turn:20..10", "turn can never be in 20..10", id="a range the wrong way round"),
+        pytest.param(EVENTS, "tokens:30.5", "tokens can never be 30.5", id="a half of what is whole"),
+        pytest.param(EVENTS, "(type:tool", "unmatched (", id="an open parenthesis"),
+        pytest.param(EVENTS, "a )", "to search for it, quote it", id="a parenthesis that closes nothing"),
+        pytest.param(STATES, "steps = 3", "compare it with a value, for example with ==", id="one equals sign"),
         pytest.param(STATES, "stps > 3", "did you mean steps?", id="the nearest field of a state"),
-        pytest.param(STATES, "agent_state:DONE", "there are BUDGET_EXCEEDED, CANCELLED", id="all states"),
+        pytest.param(STATES, "agent_state:DONE", "expected BUDGET_EXCEEDED, CANCELLED", id="all states"),
     ],
 )  # fmt: skip
 def test_what_a_mistake_says(about: Vocabulary[Any], text: str, said: str) -> None:
@@ -172,7 +172,7 @@ TREES: st.SearchStrategy[Node] = st.recursive(
 @given(tree=TREES)
 def test_what_is_written_is_read_again(tree: Node) -> None:
     """A question that was written out parses to itself."""
-    assert tree == parse(written(tree, FIELDS), EVENTS).tree
+    assert tree == parse(format_query(tree, FIELDS), EVENTS).tree
 
 
 @given(text=st.text(max_size=30) | st.text(alphabet='ab:~<>=."-\\ or*()notand19', max_size=30))

@@ -147,21 +147,21 @@ def by(key_number: int, number: int) -> Callable[[list[Seal]], list[Seal]]:
 
 
 DAMAGE: list[tuple[str, Callable[[Written], None], str, int]] = [
-    ("an entry's event changed", lambda s: s.edit_entries(entry(2, seq=3)), "seal 4: its root is not that", 0),
+    ("an entry's event changed", lambda s: s.edit_entries(entry(2, seq=3)), "seal 4: its root does not match", 0),
     ("an entry's hash changed", lambda s: s.edit_entries(entry(5, hash=bytes(32))), "seal 6: its root", 4),
-    ("an entry's run changed", lambda s: s.edit_entries(entry(7, run="x")), "seal 8: its root is not that", 6),
-    ("a seal's last entry changed", lambda s: s.edit_entries(entry(6, seq=2)), "seal 6: its root is not that", 4),
-    ("an entry taken out", lambda s: s.edit_entries(lambda log: log[:1] + log[2:]), "entry 3 stands where entry 2", 0),
-    ("entries swapped", lambda s: s.edit_entries(lambda log: [log[1], log[0], *log[2:]]), "entry 2 stands where", 0),
-    ("entries cut off", lambda s: s.edit_entries(lambda log: log[:6]), "it is over 8 entries, and there are 6", 6),
-    ("all entries cut off", lambda s: s.edit_entries(lambda log: []), "it is over 4 entries, and there are 0", 0),
-    ("the last seal removed", lambda s: s.edit_seals(lambda log: log[:2]), "entries 7 to 8 are under no seal", 6),
-    ("all seals removed", lambda s: s.edit_seals(lambda log: []), "entries 1 to 8 are under no seal", 0),
-    ("a root changed", lambda s: s.edit_seals(signature(1, root=bytes(32))), "seal 6: its root is not that", 8),
-    ("a size changed", lambda s: s.edit_seals(signature(2, size=9)), "it is over 9 entries, and there are 8", 6),
-    ("a time changed", lambda s: s.edit_seals(signature(2, at=2 * 10**18)), "its signature is not by the key", 6),
-    ("a signature changed", lambda s: s.edit_seals(signature(2, signature=bytes(64))), "its signature is not", 6),
-    ("no signature at all", lambda s: s.edit_seals(signature(2, signature=b"")), "its signature is not by", 6),
+    ("an entry's run changed", lambda s: s.edit_entries(entry(7, run="x")), "seal 8: its root does not match", 6),
+    ("a seal's last entry changed", lambda s: s.edit_entries(entry(6, seq=2)), "seal 6: its root does not match", 4),
+    ("an entry taken out", lambda s: s.edit_entries(lambda log: log[:1] + log[2:]), "entry 3 is in the place of entry 2", 0),
+    ("entries swapped", lambda s: s.edit_entries(lambda log: [log[1], log[0], *log[2:]]), "entry 2 is in the place of", 0),
+    ("entries cut off", lambda s: s.edit_entries(lambda log: log[:6]), "it covers 8 entries, but there are 6", 6),
+    ("all entries cut off", lambda s: s.edit_entries(lambda log: []), "it covers 4 entries, but there are 0", 0),
+    ("the last seal removed", lambda s: s.edit_seals(lambda log: log[:2]), "entries 7 to 8 are not covered by a signed checkpoint", 6),
+    ("all seals removed", lambda s: s.edit_seals(lambda log: []), "entries 1 to 8 are not covered by a signed checkpoint", 0),
+    ("a root changed", lambda s: s.edit_seals(signature(1, root=bytes(32))), "seal 6: its root does not match", 8),
+    ("a size changed", lambda s: s.edit_seals(signature(2, size=9)), "it covers 9 entries, but there are 8", 6),
+    ("a time changed", lambda s: s.edit_seals(signature(2, at=2 * 10**18)), "its signature does not match key", 6),
+    ("a signature changed", lambda s: s.edit_seals(signature(2, signature=bytes(64))), "its signature does not match", 6),
+    ("no signature at all", lambda s: s.edit_seals(signature(2, signature=b"")), "its signature does not match", 6),
     ("another key", lambda s: s.edit_seals(by(2, 2)), f"signed by another key, {key_id(OTHER.public)}", 6),
     ("out of order", lambda s: s.edit_seals(lambda log: [log[1], log[0], log[2]]), "out of order", 8),
     ("of an earlier time", lambda s: s.edit_seals(signature(2, at=1)), "out of order", 6),
@@ -198,9 +198,9 @@ async def test_a_roll_back_shows_by_a_kept_line_only() -> None:
         evidence, _ = await found_in(store)
         kept, _ = await found_in(store, line)
     assert evidence.holds
-    assert "no seal was removed" in evidence.cannot_prove[0]
+    assert "no signed checkpoint was removed" in evidence.cannot_prove[0]
     assert ["it has 6 entries, fewer than the kept line seal 8:"] == [each[:50] for each in kept.problems]
-    assert "after the one that was kept" in kept.cannot_prove[0]
+    assert "after the last line given" in kept.cannot_prove[0]
 
 
 async def test_a_store_sealed_anew_shows_by_a_kept_line() -> None:
@@ -263,7 +263,7 @@ def test_what_cannot_be_proved_of_a_run(seq: int, events: int) -> None:
     if not covered:
         assert (NO_SEAL, UNKEYED) == told.cannot_prove
     elif covered < events:
-        assert (f"anything after event {covered}: the last seal came before",) == told.cannot_prove
+        assert (f"anything after event {covered}: the last signed checkpoint is older",) == told.cannot_prove
     else:
         assert () == told.cannot_prove
 

@@ -9,7 +9,7 @@ from refold.reducers import fold
 from refold.reducers.events import Event, ModelRequested
 from refold.reducers.state import NEW
 from refold.reducers.views import view
-from refold.replay.seen import RequestView, Splice, Views, spliced
+from refold.replay.seen import RequestView, Splice, Views, list_splices
 from support import golden
 from support.strategies import Driver, runs
 
@@ -91,13 +91,13 @@ def test_splices_make_one_list_of_the_other(old: list[int], data: st.DataObject)
         new += [next(fresh) for _ in range(data.draw(st.integers(0, 2)))]
         new += [] if each is None else [each]
     made = list(old)
-    for splice in spliced(0, old, new):
+    for splice in list_splices(0, old, new):
         made[splice.place : splice.place + splice.removed] = splice.added
     assert new == made
 
 
 def test_what_stays_costs_nothing() -> None:
     """Of two equal views nothing is told, and of one message more only that."""
-    assert [] == list(spliced(0, [1, 2, 3], [1, 2, 3]))
-    assert [Splice(3, 0, (4,))] == list(spliced(0, [1, 2, 3], [1, 2, 3, 4]))
-    assert [Splice(1, 1, ()), Splice(2, 0, (4,))] == list(spliced(0, [1, 2, 3], [1, 3, 4]))
+    assert [] == list(list_splices(0, [1, 2, 3], [1, 2, 3]))
+    assert [Splice(3, 0, (4,))] == list(list_splices(0, [1, 2, 3], [1, 2, 3, 4]))
+    assert [Splice(1, 1, ()), Splice(2, 0, (4,))] == list(list_splices(0, [1, 2, 3], [1, 3, 4]))

@@ -23,7 +23,7 @@ from refold.reducers.events import (
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Doubt, FailureClass, Role
-from refold.replay.shrink.search import shortened
+from refold.replay.shrink.search import shorten_fact
 from support import golden
 from support.scenario import SALT, START, Scenario
 
@@ -37,8 +37,8 @@ def test_what_says_nothing_is_not_cut() -> None:
         log = [event for event in golden.events(name) if isinstance(event, Fact)]
         assert isinstance(log[0], RunStarted)
         for fact in log:
-            once = shortened(log[0].policy, fact, SALT)
-            assert once is None or shortened(log[0].policy, once, SALT) is None
+            once = shorten_fact(log[0].policy, fact, SALT)
+            assert once is None or shorten_fact(log[0].policy, once, SALT) is None
 
 
 def _said_of_context() -> ContextObserved:
@@ -91,17 +91,17 @@ def test_every_kind_of_fact_can_say_less() -> None:
     words = [each for each in _every_fact_that_says_something() if getattr(each, "content", None) is not None]
     assert {kind for kind in FACTS if "content" in kind.__struct_fields__} == set(map(type, words))
     for fact in words:
-        less = shortened(Policy(), fact, SALT)
+        less = shorten_fact(Policy(), fact, SALT)
         assert less is not None, fact
         assert type(fact) is type(less)
         assert LONG not in str(less)
-        assert shortened(Policy(), less, SALT) is None
+        assert shorten_fact(Policy(), less, SALT) is None
 
 
 def test_a_summary_that_says_less_has_the_sizes_of_its_message() -> None:
     """They are those that the same summary has where it is composed."""
     scenario, fact = Scenario(SUMMARISING), _said_of_a_summary()
-    less = shortened(scenario.state.policy, fact, SALT)
+    less = shorten_fact(scenario.state.policy, fact, SALT)
     assert composition.summarised(scenario.state, fact, LONG[0], SALT) == less
 
 
@@ -109,7 +109,7 @@ def test_a_message_of_a_fork_that_says_less_is_still_one() -> None:
     """Of white space alone one character stays: a fork without a message would be another one."""
     for text in (LONG, "   "):
         fact = msgspec.structs.replace(_said_to_a_fork(), content=Input(text=text))
-        less = shortened(Policy(), fact, SALT)
+        less = shorten_fact(Policy(), fact, SALT)
         assert isinstance(less, RunForked)
         assert less.size is not None
         assert 1 == less.size.chars

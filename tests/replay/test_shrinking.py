@@ -25,8 +25,16 @@ from refold.reducers.views import view
 from refold.reducers.vocabulary import SOURCE_LABEL, Role
 from refold.replay import Audit, audit, verify
 from refold.replay.queries.rows import state_question
-from refold.replay.shrink.rederivation import Log, Told, ever, first_parting, parts_alike, rederived, write
-from refold.replay.shrink.search import ShowsNothing, shrunk, told_of
+from refold.replay.shrink.rederivation import (
+    Log,
+    SaltedFact,
+    ever,
+    first_parting,
+    parts_alike,
+    rederive,
+    write,
+)
+from refold.replay.shrink.search import ShowsNothing, shrink_log, told_of
 from refold.store import MemoryStore
 from support import audits, golden, runs, strategies
 from support.planted import planted
@@ -43,9 +51,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def told(log: Sequence[Event]) -> list[Told]:
+def told(log: Sequence[Event]) -> list[SaltedFact]:
     facts = [event for event in log if isinstance(event, Fact)]
-    return [Told(place, fact, b"salt") for place, fact in enumerate(facts)]
+    return [SaltedFact(place, fact, b"salt") for place, fact in enumerate(facts)]
 
 
 def audited(log: Log) -> Audit:
@@ -61,7 +69,7 @@ def test_every_log_is_derived_again_from_its_facts(name: str) -> None:
     """All facts of a clean log, each in its place, give the log back, decision by decision."""
     log = [event for event in golden.events(name) if not hasattr(event, "annotation")]
     facts = [each for each in log if isinstance(each, Fact)]
-    assert facts == [each.fact for each in rederived(told(log)).told][: len(facts)]
+    assert facts == [each.fact for each in rederive(told(log)).told][: len(facts)]
 
 
 @pytest.mark.parametrize("name", SHORT)
@@ -69,17 +77,17 @@ def test_every_log_is_derived_again_from_its_facts(name: str) -> None:
 def test_what_is_left_is_valid_and_least(name: str, least: int) -> None:
     """It audits clean, shows it, and without any single one of its facts it would not."""
     log, shows = told(golden.events(name)), ever(steps(least))
-    if not shows(rederived(log)):
+    if not shows(rederive(log)):
         with pytest.raises(ShowsNothing):
-            shrunk(name, log, shows)
+            shrink_log(name, log, shows)
         return
-    found, whole = shrunk(name, log, shows), rederived(log)
+    found, whole = shrink_log(name, log, shows), rederive(log)
     assert audited(found).clean
     assert shows(found)
     assert len(found.told) <= len(log)
     for place in range(1, len(found.told)):
         less = [*found.told[:place], *found.told[place + 1 :]]
-        assert not shows(rederived(less, whole=whole)), place
+        assert not shows(rederive(less, whole=whole)), place
 
 
 @given(name=st.sampled_from(SHORT), data=st.data())
@@ -87,7 +95,7 @@ def test_any_facts_of_a_log_make_a_log(name: str, data: st.DataObject) -> None:
     """Whatever is left out, what is left is a log that audits clean, of some of the facts, in their order."""
     log = told(golden.events(name))
     some = [each for each in log[1:] if data.draw(st.booleans())]
-    found = rederived([log[0], *some])
+    found = rederive([log[0], *some])
     assert audited(found).clean
     places = [each.place for each in found.told]
     assert places == sorted(set(places))
@@ -109,7 +117,7 @@ def test_a_difference_is_kept(name: str, index: int, event: Event) -> None:
     parted = first_parting(log)
     assert parted is not None
     shows = parts_alike(parted)
-    found = shrunk(name, told(log), shows, twist=parted)
+    found = shrink_log(name, told(log), shows, twist=parted)
     assert shows(found)
     assert type(parted.how.recorded) is type(event)
     assert len(found.told) <= len(told(log))
@@ -121,7 +129,7 @@ async def test_a_missing_and_an_extra_decision(kind: str) -> None:
     async with MemoryStore() as store:
         await runs.recorded_run(store)
         facts = await told_of(store, runs.RUN)
-    log = [each.event for each in rederived(facts).events]
+    log = [each.event for each in rederive(facts).events]
     pruned = next(n for n, each in enumerate(log) if type(each).__name__ == "HistoryPruned")
     changed = [*log[:pruned], *([log[pruned]] * 2 if kind == "extra" else []), *log[pruned + 1 :]]
     if kind == "extra":
@@ -130,7 +138,7 @@ async def test_a_missing_and_an_extra_decision(kind: str) -> None:
     assert parted is not None
     assert kind == parted.how.difference
     shows = parts_alike(parted)
-    assert shows(shrunk(runs.RUN, facts, shows, twist=parted))
+    assert shows(shrink_log(runs.RUN, facts, shows, twist=parted))
 
 
 async def test_a_run_that_is_written() -> None:
@@ -140,7 +148,7 @@ async def test_a_run_that_is_written() -> None:
     async with MemoryStore() as store, MemoryStore() as made:
         await runs.recorded_run(store)
         facts = await told_of(store, runs.RUN)
-        found = shrunk(runs.RUN, facts, ever(state_question("calls >= 2").matches))
+        found = shrink_log(runs.RUN, facts, ever(state_question("calls >= 2").matches))
         assert runs.RUN == await write(made, found, "why")
         assert (await verify(made, runs.RUN)).problem is None
         assert (await audit(made, runs.RUN)).clean
@@ -160,7 +168,7 @@ async def test_a_fork_that_is_written() -> None:
             kinds = [type(each.event) for each in log.events]
             return RunForked in kinds and ModelResponded in kinds[kinds.index(RunForked) :]
 
-        found = shrunk("f", facts, shows)
+        found = shrink_log("f", facts, shows)
         assert [RunStarted, RunForked, ModelResponded] == [type(each.fact) for each in found.told]
         assert "f" == await write(made, found, "why")
         assert (await verify(made, "f")).problem is None
@@ -173,7 +181,7 @@ async def test_texts_are_cut_where_they_make_no_difference() -> None:
     async with MemoryStore() as store:
         await runs.recorded_run(store)
         facts = await told_of(store, runs.RUN)
-    found = shrunk(runs.RUN, facts, ever(steps(3)))
+    found = shrink_log(runs.RUN, facts, ever(steps(3)))
     texts = [
         each.fact.content.text
         for each in found.told
@@ -190,10 +198,10 @@ async def test_texts_are_cut_where_they_make_no_difference() -> None:
             for each in log.events
         )
 
-    assert says(shrunk(runs.RUN, facts, says))
+    assert says(shrink_log(runs.RUN, facts, says))
 
 
-def _observing() -> tuple[list[Told], Log]:
+def _observing() -> tuple[list[SaltedFact], Log]:
     """A run of three questions, of which another harness kept the task and the last; a message joined behind
     the task.
 
@@ -208,7 +216,7 @@ def _observing() -> tuple[list[Told], Log]:
     fact = ContextObserved(at=scenario.at, kept=((2, 2), (5, 7)), after=(5,), goes_on=True)
     scenario.feed(observed(scenario.state, fact, [Message(role=Role.USER, text="joined")], SALT))
     log = told(scenario.log)
-    return log, rederived(log)
+    return log, rederive(log)
 
 
 def _texts(log: Log) -> list[str]:
@@ -230,7 +238,7 @@ def _texts(log: Log) -> list[str]:
 def test_a_change_of_the_context_means_the_same_messages(gone: tuple[int, ...], texts: list[str]) -> None:
     """Whatever is left out before it, it keeps those that it kept, and what joins stands where it stood."""
     log, whole = _observing()
-    less = rederived([each for each in log if each.place not in gone], whole=whole)
+    less = rederive([each for each in log if each.place not in gone], whole=whole)
     assert texts == _texts(less)
     assert audited(less).clean
 
@@ -239,14 +247,14 @@ def test_a_change_of_the_context_means_the_same_messages(gone: tuple[int, ...], 
 def test_messages_keep_their_origins(driver: strategies.Driver, data: st.DataObject) -> None:
     """All facts give the same log again, byte for byte, and any of them one that audits clean."""
     log = told(driver.log)
-    whole = rederived(log)
-    assert whole == rederived(log, whole=whole)
+    whole = rederive(log)
+    assert whole == rederive(log, whole=whole)
     assert list(whole.states())[-1].messages == len(whole.origins)
     assert len(set(whole.origins)) == len(whole.origins)
     gone = data.draw(
         st.sets(st.sampled_from(log[1:]).map(lambda each: each.place)) if log[1:] else st.just(set[int]())
     )
-    less = rederived([each for each in log if each.place not in gone], whole=whole)
+    less = rederive([each for each in log if each.place not in gone], whole=whole)
     assert audited(less).clean
     assert len(set(less.origins)) == len(less.origins)
 
@@ -260,7 +268,7 @@ def test_what_is_shrunk_names_the_messages_that_it_named() -> None:
         return bool(kept) and "do it" in _texts(candidate) and "be good" not in _texts(candidate)
 
     assert shows(whole)
-    found = shrunk("r1", log, shows)
+    found = shrink_log("r1", log, shows)
     assert [RunStarted, ModelResponded, ContextObserved] == [type(each.fact) for each in found.told]
 
 
@@ -273,7 +281,7 @@ def test_how_many_are_tried() -> None:
         asked.append(candidate)
         return shows(candidate)
 
-    assert shows(shrunk("r", log, counted, most=5))
+    assert shows(shrink_log("r", log, counted, most=5))
     assert 5 == len(asked)
 
 
@@ -289,7 +297,7 @@ class Counted:
         self.asked += 1
         return -1
 
-    def applied(self, decisions: Sequence[Decision]) -> list[Decision]:
+    def apply(self, decisions: Sequence[Decision]) -> list[Decision]:
         return [*decisions]
 
 
@@ -297,7 +305,7 @@ class Counted:
 def test_when_no_more_may_be_tried_nothing_is_derived(most: int) -> None:
     """A log is derived only to be tried: what may not be asked about costs nothing."""
     log, counted = told(golden.events("preset_hermes")), Counted()
-    found = shrunk("r", log, lambda each: len(each.told) == len(log), most=most, twist=counted)
+    found = shrink_log("r", log, lambda each: len(each.told) == len(log), most=most, twist=counted)
     assert len(log) == len(found.told)
     assert counted.asked <= most * len(log)
 
@@ -305,14 +313,14 @@ def test_when_no_more_may_be_tried_nothing_is_derived(most: int) -> None:
 def test_no_more_are_tried_wherever_it_stops() -> None:
     """Be it among the facts or among the texts: so many are asked about, and no log more."""
     log = told(golden.events("two_tools_then_an_answer"))
-    whole, asked = rederived(log), list[Log]()
+    whole, asked = rederive(log), list[Log]()
 
     def shows(candidate: Log) -> bool:
         asked.append(candidate)
         return candidate == whole
 
-    shrunk("r", log, shows)
+    shrink_log("r", log, shows)
     for most in range(1, len(asked)):
         asked.clear()
-        assert whole == shrunk("r", log, shows, most=most)
+        assert whole == shrink_log("r", log, shows, most=most)
         assert most == len(asked)

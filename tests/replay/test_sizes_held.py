@@ -292,7 +292,7 @@ def test_words_that_are_gone_with_their_digest() -> None:
     seq, fact = result_of(log)
     problem = judged(forged(as_records(log), seq, replace(fact, content=None, size=Size()))).problem
     assert problem is not None
-    assert (seq, "what was said is gone") == (problem.seq, problem.problem[:21])
+    assert (seq, "its payload is missing") == (problem.seq, problem.problem[:22])
 
 
 @pytest.mark.parametrize(("size", "cut"), [(7, True), (300, True)])

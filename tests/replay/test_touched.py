@@ -6,7 +6,7 @@ import pytest
 
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.replay.changes import ChangeKind, ChangeLog, Outcome, find_changes
-from refold.replay.reader import found_by
+from refold.replay.reader import run_follower
 from refold.store import MemoryStore
 
 
@@ -99,7 +99,7 @@ async def test_outcomes() -> None:
     store, policy = MemoryStore(), {"guards": [{"guard": "permissions", "rules": rules}]}
     agent = Agent(model=ScriptedModel(script), tools=[bash], store=store, policy=policy)
     await agent.start("Go.", run_id="r").result()
-    found = await found_by(ChangeLog(), store, "r")
+    found = await run_follower(ChangeLog(), store, "r")
     assert [Outcome.OK, Outcome.FAILED, Outcome.REFUSED] == [each.outcome for each in found]
     assert ["c1", "c2", "c3"] == [each.call for each in found]
 

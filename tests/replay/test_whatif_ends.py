@@ -83,7 +83,7 @@ def test_a_context_is_as_large_as_what_was_answered(
     log = lacking(calls("look", 3, used), (Unknown.CONTEXT,), answers)
     found = judged(log, HALF)
     assert verdict is found.verdict
-    why = "pass drop_oldest: the record does not say how large the model's context was"
+    why = "pass drop_oldest: the record does not say how long the model's context was"
     assert (why,) * (verdict is Verdict.INCONCLUSIVE) == found.unknown
 
 
@@ -222,7 +222,7 @@ class Declared(Errors, frozen=True, kw_only=True, tag="declared"):
             {"texts": {"timeout": "Too late."}},
             (Unknown.ERRORS,),
             Verdict.INCONCLUSIVE,
-            id="a failure would have been told in other words",
+            id="a failure would have had another text",
         ),
     ],
 )
@@ -321,7 +321,7 @@ STOP = (Unknown.STOP,)
 def test_answers_may_have_stopped_for_any_reason(
     other: Plain, stop: StopReason, unknown: tuple[Unknown, ...], verdict: Verdict
 ) -> None:
-    """Where the record does not say why an answer stopped, a rule is judged that makes no difference of
+    """Where the record does not say why a response stopped, a rule is judged that makes no difference of
     it.
     """
     driver = Scenario(OBSERVED)
@@ -338,10 +338,10 @@ def test_answers_may_have_stopped_for_any_reason(
     found = judged(log, {**OBSERVED, **other})
     assert verdict is found.verdict
     assert (verdict is Verdict.INCONCLUSIVE) is bool(found.unknown)
-    assert all("why an answer stopped" in why for why in found.unknown)
+    assert all("why a response stopped" in why for why in found.unknown)
 
 
-PAUSES = "retries: the record does not say how long was waited before the next"
+PAUSES = "retries: the record does not have the wait before the next attempt"
 RETRY: Plain = {"retry": {"attempts": 5, "jitter": {"add": 0}}}
 
 

@@ -153,7 +153,7 @@ def test_rules_over_a_forks_policy() -> None:
     [
         pytest.param(["limit"], "did you mean 'limits'", id="nearly a kind"),
         pytest.param(["limits", "colour"], "known are approvals, guards, limits", id="no kind"),
-        pytest.param([], "limits, guards, approvals, got none", id="none"),
+        pytest.param([], r"limits, guards, approvals\), got none", id="none"),
     ],
 )
 def test_kinds_that_there_are_not(kinds: list[str], said: str) -> None:

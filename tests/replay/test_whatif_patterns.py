@@ -99,13 +99,13 @@ PUSH = {"matches": r"git\s+push", "field": "command"}
         pytest.param(
             {"guards": [{"guard": "arguments", **PUSH, "then": "ask"}]},
             Subject("c1", "act", "git push -f", "guards[0]", r"git\s+push"),
-            r"a person would have been asked about c1: act `git push -f`, by rule guards[0] `git\s+push`",
+            r"the run would have waited for approval of c1: act `git push -f`, by rule guards[0] `git\s+push`",
             id="a guard that asks",
         ),
         pytest.param(
             {"approvals": {"chain": [{"approver": "arguments", **PUSH, "then": "terminate"}, {"approver": "approve"}]}},
             Subject("c1", "act", "git push -f", "approvals.chain[0]", r"git\s+push"),
-            r"blocked: act `git push -f` is ended by rule approvals.chain[0] `git\s+push`",
+            r"blocked: act `git push -f` is terminated by rule approvals.chain[0] `git\s+push`",
             id="an approver that ends the run",
         ),
         pytest.param(

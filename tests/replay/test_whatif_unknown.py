@@ -126,13 +126,13 @@ def two_calls(run: Scenario) -> None:
         pytest.param(
             {"approvals": {"chain": [{"approver": "human", "tools": ["act"]}, {"approver": "approve"}]}},
             "calls",
-            "a person would have been asked about c2",
+            "the run would have waited for approval of c2",
             id="a person is asked about a call",
         ),
         pytest.param(
             {"approvals": {"chain": [{"approver": "gate", "sensitive": ["act"], "then": "reject"}]}},
             "request",
-            "a request to the model would have been made here: call c2 would have been refused (",
+            "a model request would have been made here: call c2 would have been refused (",
             id="a call is refused, and the model asked at once",
         ),
     ],

@@ -51,8 +51,8 @@ async def test_what_the_model_would_have_seen() -> None:
     said = [(row.number, row.where, row.why) for row in found.rows]
     assert [
         (1, "both", ""),
-        (2, "recorded", "left out by tail (window)"),
-        (3, "recorded", "left out by tail (window)"),
+        (2, "recorded", "dropped by tail (window)"),
+        (3, "recorded", "dropped by tail (window)"),
         (4, "both", ""),
         (5, "both", ""),
     ] == said
@@ -100,10 +100,10 @@ async def test_equal_words_of_the_harness_are_told_apart() -> None:
     ("policy", "story", "other", "step", "advice"),
     [
         pytest.param(
-            STEPS, steps("x" * 500), {"tool_output": {"max": 100}}, 2, "Look at r1@t1", id="an output cut"
+            STEPS, steps("x" * 500), {"tool_output": {"max": 100}}, 2, "Use r1@t1", id="an output cut"
         ),
-        pytest.param(ASK, turned_down, IN_TIME, 2, "Look at r1@t1", id="a deadline for a person"),
-        pytest.param({}, erased, {"estimator": "bytes4"}, 1, "nobody knows$", id="words that were erased"),
+        pytest.param(ASK, turned_down, IN_TIME, 2, "Use r1@t1", id="a deadline for a person"),
+        pytest.param({}, erased, {"estimator": "bytes4"}, 1, "are unknown$", id="words that were erased"),
     ],
 )
 async def test_no_view_after_a_fact_that_would_have_been_another(

@@ -47,12 +47,12 @@ UNSEEN = [
     pytest.param(
         ONE, result("12345"), {**ONE, "tool_output": {"max": 4}}, "have been cut to 4", id="an output cut"
     ),
-    pytest.param(ONE, result("zqx-12"), {**ONE, **HIDES}, "have been hidden", id="a secret in an output"),
+    pytest.param(ONE, result("zqx-12"), {**ONE, **HIDES}, "have been redacted", id="a secret in an output"),
     pytest.param(
         ONE,
         result(RAISED, ToolError.RAISED),
         {**ONE, "texts": {"raised": "It said {problem}."}},
-        "told in other words",
+        "had another text",
         id="an error in other words",
     ),
 ]

@@ -12,7 +12,7 @@ from refold.console.options import argument, option
 from refold.console.screen import Column, Screen
 from refold.replay import figures
 from refold.replay.changes import DESTRUCTIVE, Change, ChangeKind, ChangeLog, Outcome
-from refold.replay.reader import found_by
+from refold.replay.reader import run_follower
 
 
 class TouchedReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ async def touched_command(
     """
     async with locations.reading(place) as store:
         name, upto = await addresses.place_of(store, run)
-        changes = await found_by(ChangeLog(), store, name, upto)
+        changes = await run_follower(ChangeLog(), store, name, upto)
     shown = [each for each in changes if every or each.outcome is not Outcome.REFUSED]
     screen.result(TouchedReport(run=name, changes=shown), lambda: _tell(screen, name, shown))
     read = [each for each in shown if each.kind is not ChangeKind.UNREAD]

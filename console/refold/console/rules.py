@@ -21,7 +21,7 @@ from refold.reducers.permissions.dialect import Note
 from refold.reducers.permissions.rules import PermissionRule
 from refold.replay import figures
 from refold.replay.permission_hits import HitCounter, PermissionHits, RuleHits, merge_hits
-from refold.replay.reader import found_by
+from refold.replay.reader import run_follower
 
 
 class ListedRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ async def _count(
         with progress("judging", sum(size for _, size in sizes)) as step:
             for run, size in sizes:
                 try:
-                    parts.append(await found_by(HitCounter(guard), store, run))
+                    parts.append(await run_follower(HitCounter(guard), store, run))
                 except (RefoldError, CannotJudge) as error:
                     trouble.add(run, error)
                 step(size)

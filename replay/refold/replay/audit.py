@@ -1,9 +1,8 @@
-"""`audit`: do the decisions follow from the facts under the recorded policy?
+"""`audit`: check that the decisions follow from the facts under the recorded policy.
 
-Each fact is read from the log, its decisions are derived again, encoded, and compared with the bytes that
-follow it there: a decision is read only where its bytes differ, and then its values count, for they may be
-written in more than one way. The log is the authority: after a difference the audit goes on from what was
-recorded.
+For each fact, the decisions are derived again, encoded, and compared with the recorded bytes. A recorded
+decision is decoded only if its bytes differ; then its values count, because they can be encoded in more than
+one way. The log is authoritative: after a difference, the audit continues from the recorded decisions.
 """
 
 import hashlib
@@ -24,31 +23,35 @@ from refold.reducers.rules import rules_of
 from refold.reducers.sizes import misfit
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import SOURCE_LABEL
-from refold.replay.parting import DecisionDifference, Parting, parting, unjudged
+from refold.replay.parting import (
+    DecisionDifference,
+    DecisionDivergence,
+    depends_on_unavailable,
+    find_divergence,
+)
 from refold.replay.reader import Follower, Step, event_of, follow, stored_events
 from refold.store.protocol import Store, Stored
 
 Derived = Sequence[tuple[ev.Decision, RunState]]
-"""What follows from a fact: each decision, with the state after it."""
+"""Decisions that follow from a fact, each with the state after it."""
 
 MOST = 100
-"""How many differences are kept, and as many groups that cannot be judged; further ones are counted."""
+"""Maximum number of differences kept, and of inconclusive groups; further ones are counted."""
 
 _FACTS = frozenset(map(ev.kind_of, ev.FACTS))
 _DECISIONS = frozenset(map(ev.kind_of, ev.DECISIONS))
 
 _STATES = 2**24
-"""Bytes of states that are kept beside them: of a window that nothing prunes a single one may be megabytes.
-"""
+"""Maximum bytes of states kept with the findings: the state of an unpruned window may have megabytes."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One difference, at event `seq`: where the log has another decision, or none, than follows from its
-    facts.
+    """A difference at event `seq`: a decision in the log that is missing or different from the derived one.
 
-    `fact` is the event that decided. `recorded` and `derived` are JSON text, None where that side has
-    nothing; `fields` names what differs: `at` alone is the instant in the header, and the texts are the
-    headers. `state` is the state before it, JSON text; "" after the first few megabytes of them.
+    `fact` is the event on which it was decided. `recorded` and `derived` are JSON text, None if that side has
+    no decision. `fields` names what differs: if it is only `at`, the time in the header differs, and the
+    texts are the headers. `state` is the preceding state as JSON text; "" after the first few megabytes of
+    states.
     """
 
     seq: int
@@ -63,13 +66,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
-    """What was re-derived, and what was found.
+    """Result of an audit.
 
-    `differences` counts all of them, `findings` has the first. `unreplayable` are the first groups in which a
-    guard could not be asked again, `unjudged` counts all, `blind` names such guards and why, `unasked` counts
-    the groups without a word of theirs, which may lack one; `damaged` is set when the log itself could not be
-    followed to its end. `imported`: its decisions were derived when a transcript was imported, and no agent
-    was ever held to them.
+    `differences` counts all of them, `findings` has the first. `unreplayable` lists the first groups in which
+    a guard was unavailable, `unjudged` counts all, and `blind` names these guards and why. `unasked` counts
+    the groups without a decision by such a guard, which may lack one. `damaged` is set if the log could not
+    be read to its end. `imported`: the decisions were derived at import, not made by a live agent.
     """
 
     run: str
@@ -89,17 +91,12 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clean(self) -> bool:
-        """Whether every recorded decision was derived again, every derived one is recorded, and each guard
-        could be asked.
-        """
+        """Whether all decisions, recorded and derived, are the same, and every guard was available."""
         return not (self.differences or self.unreplayable or self.unasked or self.damaged)
 
 
 async def audit(store: Store, run: str, registry: Registry = BUILTIN) -> Audit:
-    """Derive every decision of a run again.
-
-    Raises `UnknownRun`, and `NewerLog` for rules that are not known here.
-    """
+    """Derive every decision of a run again. Raises `UnknownRun`, and `NewerLog` for unknown rules."""
     auditor = Auditor(run, registry)
     await follow(stored_events(store, run), auditor)
     if auditor.problem is None:
@@ -113,10 +110,7 @@ async def audit(store: Store, run: str, registry: Registry = BUILTIN) -> Audit:
 
 
 class Auditor(Follower[Audit]):
-    """Derives what should follow each fact, and keeps what differs.
-
-    Its states are its own: what it judges is no evidence.
-    """
+    """Derives the decisions on each fact, and collects differences. Its states do not verify the log."""
 
     def __init__(self, run: str, registry: Registry = BUILTIN) -> None:
         self._run, self._registry = run, registry
@@ -130,63 +124,61 @@ class Auditor(Follower[Audit]):
         self._unreplayable: list[Finding] = []
 
     def take(self, step: Step) -> None:
-        """Take one event.
-
-        Raises `DamagedLog` where it cannot be read or cannot stand, `NewerLog` for what is not known.
-        """
+        """Take one event. Raises `DamagedLog` if it is unreadable or invalid here, `NewerLog` if unknown."""
         stored = step.stored
         if stored.seq != self._seq + 1:
             raise DamagedLog(self._run, stored.seq, f"event {self._seq + 1} is missing before it")
         self._seq = stored.seq
         if stored.kind in _DECISIONS:
             if self._fact is None:
-                raise DamagedLog(self._run, stored.seq, f"a {stored.kind} that follows no fact")
+                raise DamagedLog(self._run, stored.seq, f"a {stored.kind} without a fact before it")
             self._group.append(stored)
             return
         self.end()
-        # A fact is measured by its words; those of an annotation mean nothing here.
+        # Sizes of a fact are computed from its payload; payloads of annotations are irrelevant here.
         event = step.event if stored.kind in _FACTS else step.bare
         if isinstance(event, ev.Fact) and (problem := misfit(self._state, event)):
             raise DamagedLog(self._run, stored.seq, problem)
-        self._state = self._evolved(self._state, stored.seq, event)
+        self._state = self._evolve(self._state, stored.seq, event)
         if isinstance(event, ev.Fact):
             self._fact, self._fact_seq = event, stored.seq
             self._facts += 1
 
     def end(self) -> None:
-        """Compare what follows the last fact. Raises as `take`."""
+        """Compare the decisions on the last fact. Raises as `take`."""
         if self._fact is None:
             return
         fact, group, before = self._fact, self._group, self._state
         self._fact, self._group = None, []
-        derived = self._derived(before, fact)
-        agreed = _written_so(derived, group, before.at) or self._agreed(before, group, derived)
+        derived = self._derive(before, fact)
+        agreed = _matches_derived(derived, group, before.at) or self._compare(before, group, derived)
         self._decisions += len(group)
         if agreed:
             self._unasked += not before.ended and any(map(is_skipped, before.guards))
             self._state = derived[-1][1] if derived else before
 
     def _end_early(self) -> None:
-        """Compare the decisions between the last fact and the damage: they agree if what should follow starts
-        with them.
+        """Compare the decisions between the last fact and the damage.
+
+        They agree if the derived decisions start with them.
         """
         fact, group = self._fact, self._group
         self._fact, self._group = None, []
         if fact is None or not group:
             return
-        with suppress(RefoldError):  # where nothing can be derived, the audit ends at the fact
-            derived = self._derived(self._state, fact)[: len(group)]
-            if _written_so(derived, group, self._state.at):
+        with suppress(RefoldError):  # if nothing can be derived, the audit ends at the fact
+            derived = self._derive(self._state, fact)[: len(group)]
+            if _matches_derived(derived, group, self._state.at):
                 self._decisions += len(group)
                 self._state = derived[-1][1]
 
     @property
     def policy(self) -> str:
-        """Hex SHA-256 of the policy that is in force now."""
+        """Hex SHA-256 of the policy currently in force."""
         return hashlib.sha256(encode_value(self._state.policy)).hexdigest()
 
     def result(self) -> Audit:
-        """What was found so far."""
+        """Return the result for the events taken."""
         if isinstance(self.problem, Damaged):
             self._end_early()
         return Audit(
@@ -206,13 +198,13 @@ class Auditor(Follower[Audit]):
             imported=SOURCE_LABEL in self._state.setup.labels,
         )
 
-    def _evolved(self, state: RunState, seq: int, event: ev.Event) -> RunState:
+    def _evolve(self, state: RunState, seq: int, event: ev.Event) -> RunState:
         try:
             return evolve(state, event, self._registry)
         except RefoldError as error:
             raise DamagedLog(self._run, seq, str(error)) from error
 
-    def _derived(self, state: RunState, fact: ev.Fact) -> Derived:
+    def _derive(self, state: RunState, fact: ev.Fact) -> Derived:
         decide = rules_of(state)
         try:
             return decide(state, fact)
@@ -220,28 +212,29 @@ class Auditor(Follower[Audit]):
             raise
         except RefoldError as error:
             raise DamagedLog(
-                self._run, self._fact_seq, f"nothing can be decided after it: {error}"
+                self._run, self._fact_seq, f"no decision can be derived after it: {error}"
             ) from error
 
-    def _agreed(self, before: RunState, group: Sequence[Stored], derived: Derived) -> bool:
-        """Whether these records, whose bytes are others, say what is derived; if not, it is kept, and they
-        are believed.
+    def _compare(self, before: RunState, group: Sequence[Stored], derived: Derived) -> bool:
+        """Return whether these records, whose bytes differ, have the derived values.
+
+        If not, the difference is added, and the recorded values are used from here on.
         """
         recorded = list(map(_decision_of, group))
         displaced = [stored for stored in group if stored.at != before.at]
-        found = parting(before, recorded, [decision for decision, _ in derived])
+        found = find_divergence(before, recorded, [decision for decision, _ in derived])
         if found is not None:
-            self._part(before, recorded, derived, found)
+            self._add_difference(before, recorded, derived, found)
         elif displaced:
-            self._displaced(before, displaced[0])
+            self._add_time_difference(before, displaced[0])
         else:
             return True
-        # The finding comes first: what was recorded may be such that nothing can follow it.
+        # Add the finding first: it may be impossible to fold the recorded decisions.
         for place, decision in enumerate(recorded):
-            self._state = self._evolved(self._state, self._fact_seq + 1 + place, decision)
+            self._state = self._evolve(self._state, self._fact_seq + 1 + place, decision)
         return False
 
-    def _displaced(self, before: RunState, stored: Stored) -> None:
+    def _add_time_difference(self, before: RunState, stored: Stored) -> None:
         header = {"kind": stored.kind, "at": stored.at}
         finding = Finding(
             seq=stored.seq,
@@ -251,12 +244,14 @@ class Auditor(Follower[Audit]):
             recorded=encode_value(header).decode(),
             derived=encode_value({**header, "at": before.at}).decode(),
             fields=("at",),
-            why="a decision is made in the instant of its fact, and its header has another",
+            why="a decision has the time of its fact, but its header has another time",
         )
         self._differences += 1
-        self._keep(self._findings, finding, before)
+        self._add(self._findings, finding, before)
 
-    def _part(self, before: RunState, group: Sequence[ev.Decision], derived: Derived, found: Parting) -> None:
+    def _add_difference(
+        self, before: RunState, group: Sequence[ev.Decision], derived: Derived, found: DecisionDivergence
+    ) -> None:
         finding = Finding(
             seq=self._fact_seq + 1 + found.place,
             difference=found.difference,
@@ -267,20 +262,17 @@ class Auditor(Follower[Audit]):
             fields=found.fields,
         )
         state = derived[found.place - 1][1] if found.place else before
-        if unjudged(before, (*group, *(decision for decision, _ in derived))):
+        if depends_on_unavailable(before, (*group, *(decision for decision, _ in derived))):
             why = "; ".join(f"guard {watch.name}: {watch.blind}" for watch in before.guards if watch.blind)
             unknown = replace(finding, difference=DecisionDifference.UNREPLAYABLE, why=why)
             self._unjudged += 1
-            self._keep(self._unreplayable, unknown, state)
+            self._add(self._unreplayable, unknown, state)
             return
         self._differences += 1
-        self._keep(self._findings, finding, state)
+        self._add(self._findings, finding, state)
 
-    def _keep(self, findings: list[Finding], finding: Finding, state: RunState) -> None:
-        """Keep one finding more, with its state, while there is room for them.
-
-        The first always has its state.
-        """
+    def _add(self, findings: list[Finding], finding: Finding, state: RunState) -> None:
+        """Add a finding, with its state while there is room. The first finding always has its state."""
         if len(findings) >= MOST:
             return
         text = encode_value(state).decode() if self._room > 0 or not findings else ""
@@ -288,8 +280,8 @@ class Auditor(Follower[Audit]):
         findings.append(replace(finding, state=text))
 
 
-def _written_so(derived: Derived, group: Sequence[Stored], at: int) -> bool:
-    """Whether these records are what is derived, to the byte, and of this instant."""
+def _matches_derived(derived: Derived, group: Sequence[Stored], at: int) -> bool:
+    """Return whether these records equal the derived ones in bytes and time."""
     if len(derived) != len(group):
         return False
     for (decision, _), stored in zip(derived, group, strict=True):
@@ -305,7 +297,7 @@ def _decision_of(stored: Stored) -> ev.Decision:
     event = event_of(stored)
     assert isinstance(event, ev.Decision), (
         stored.kind
-    )  # its kind says so, and its body is tagged as this kind
+    )  # the kind is a decision, and so is the tag in its body
     return event
 
 

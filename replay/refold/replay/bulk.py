@@ -26,10 +26,9 @@ from refold.store.protocol import Head, Stored, UnknownRun
 SHARD = 20_000
 """Approximate number of events in a shard: one or two seconds of work, so that cores finish together."""
 
-_AHEAD = 32  # shards that are under way, or done and not yet told of: what they found is held
+_AHEAD = 32  # shards in progress, or finished and not yet yielded: their results are in memory
 HELD = 50_000
-"""Maximum number of events in a shard whose results are held in memory, for tasks with a result per event.
-"""
+"""Maximum number of events in a shard whose results go to memory, for tasks with a result per event."""
 
 T = TypeVar("T")
 
@@ -81,7 +80,7 @@ def shards(
     found: list[Shard] = []
     names: list[str] = []
     events = 0
-    for members in _grouped(runs, families or {}):
+    for members in _group_families(runs, families or {}):
         names += [run for run, _ in members]
         events += sum(count for _, count in members)
         if events >= size:
@@ -90,7 +89,7 @@ def shards(
     return [*found, Shard(path=str(path), runs=tuple(names), events=events)] if names else found
 
 
-def _grouped(
+def _group_families(
     runs: Iterable[tuple[str, int]], families: Mapping[str, str]
 ) -> Iterable[Sequence[tuple[str, int]]]:
     groups: dict[str, list[tuple[str, int]]] = {}
@@ -111,29 +110,29 @@ def worked(
 
     A failed shard (a missing file, a killed worker) does not stop the others. If an executor breaks, its
     unfinished shards are retried at the end, one at a time, on executors made by `fresh`. A shard of more
-    than `held` events is processed in this process, because results from other processes are held in memory.
+    than `held` events is processed in this process, because results from other processes stay in memory.
     """
     left: list[Shard] = []
-    for each in _worked(work, executor, task, held):
+    for each in _run_shards(work, executor, task, held):
         if isinstance(each, Ended) and each.broke and fresh is not None:
             left.append(each.shard)
         else:
             yield each
     if fresh is not None:
-        yield from _worked_alone(left, fresh, task)
+        yield from _run_alone(left, fresh, task)
 
 
-def _worked_alone(left: list[Shard], fresh: Callable[[], Executor], task: Task[T]) -> Iterator[T | Ended]:
+def _run_alone(left: list[Shard], fresh: Callable[[], Executor], task: Task[T]) -> Iterator[T | Ended]:
     while left:
         with fresh() as executor:
             broke = False
-            while left and not broke:  # on one that broke nothing more is done: the next shard has another
-                for each in _worked([left.pop(0)], executor, task, None):
+            while left and not broke:  # a broken executor is not used again: the next shard gets a new one
+                for each in _run_shards([left.pop(0)], executor, task, None):
                     broke = isinstance(each, Ended) and each.broke
                     yield each
 
 
-def _worked(
+def _run_shards(
     work: Sequence[Shard], executor: Executor | None, task: Task[T], held: int | None
 ) -> Iterator[T | Ended]:
     left = deque(work)
@@ -142,19 +141,19 @@ def _worked(
         while left or waiting:
             while left and len(waiting) < _AHEAD:
                 shard = left.popleft()
-                waiting.append((shard, _submitted(executor, shard, task, held)))
+                waiting.append((shard, _submit(executor, shard, task, held)))
             shard, future = waiting.popleft()
             if future is None:
-                yield from _here(shard, task)
+                yield from _run_here(shard, task)
             else:
-                yield from _fetched(shard, future)
-    finally:  # whoever has seen enough looks no further
+                yield from _fetch(shard, future)
+    finally:  # the caller stopped reading
         for _, future in waiting:
             if future is not None:
                 future.cancel()
 
 
-def _here(shard: Shard, task: Task[T]) -> Iterator[T | Ended]:
+def _run_here(shard: Shard, task: Task[T]) -> Iterator[T | Ended]:
     try:
         yield from task(shard)
     except RefoldError as error:
@@ -163,32 +162,32 @@ def _here(shard: Shard, task: Task[T]) -> Iterator[T | Ended]:
         yield Ended(shard)
 
 
-def _fetched(shard: Shard, future: "Future[list[T]]") -> Iterator[T | Ended]:
+def _fetch(shard: Shard, future: "Future[list[T]]") -> Iterator[T | Ended]:
     problem = future.exception()
     if problem is None:
         yield from future.result()
         yield Ended(shard)
     else:
-        # Whatever it is: nothing else is left of a worker that was killed, or could not import a guard.
+        # Any exception: a worker that was killed, or could not import a guard, leaves nothing else.
         told = str(problem) or type(problem).__name__
         yield Ended(shard, told, broke=isinstance(problem, BrokenExecutor))
 
 
-def _submitted(
+def _submit(
     executor: Executor | None, shard: Shard, task: Task[T], held: int | None
 ) -> "Future[list[T]] | None":
     """Submit the shard; None means to process it here."""
     if executor is None or (held is not None and shard.events > held):
         return None
     try:
-        return executor.submit(listed, shard, task)
-    except RuntimeError as error:  # it broke, or was shut down, while there was still something to hand over
+        return executor.submit(list_results, shard, task)
+    except RuntimeError as error:  # it broke or was shut down before all shards were submitted
         refused: Future[list[T]] = Future()
         refused.set_exception(error)
         return refused
 
 
-def listed(shard: Shard, task: Task[T]) -> list[T]:
+def list_results(shard: Shard, task: Task[T]) -> list[T]:
     """Return all results of a task for a shard, to be sent back from a process."""
     return list(task(shard))
 
@@ -232,8 +231,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Totals of audits of many runs.
 
     `verdicts`, `rules` and `policies` count runs by verdict, rule version and policy digest. `imported`
-    counts decisions derived from transcripts. The lists hold the first `KEPT` by name. `unchecked` are
-    unfinished shards, whose runs were not audited.
+    counts runs whose decisions were derived from transcripts. The lists hold the first `KEPT` by name.
+    `unchecked` are unfinished shards, whose runs were not audited.
     """
 
     runs: int = 0
@@ -283,18 +282,18 @@ def audit_shard(shard: Shard, registry: Callable[[], Registry] = lambda: BUILTIN
 def _audits(shard: Shard, guards: Registry) -> Iterator[Judged]:
     try:
         for run, records in whole_logs(Path(shard.path), shard.runs):
-            yield _judged(run, records, guards)
+            yield _judge_run(run, records, guards)
     except DamagedBundle as error:
         yield Judged(run=shard.path, damaged=str(error))
     except UnjudgedBundle as error:
         yield Judged(run=shard.path, unjudged=str(error))
 
 
-def _judged(run: str, records: Iterator[Stored], registry: Registry) -> Judged:
+def _judge_run(run: str, records: Iterator[Stored], registry: Registry) -> Judged:
     auditor, held = Auditor(run, registry), _Held(records)
     try:
         follow_all(held, auditor)
-    except UnknownRun as error:  # listed, and not one event of it is there
+    except UnknownRun as error:  # listed, but without any event
         return Judged(run=run, damaged=str(error))
     problem = auditor.problem
     if isinstance(problem, CannotJudge):
@@ -303,7 +302,7 @@ def _judged(run: str, records: Iterator[Stored], registry: Registry) -> Judged:
     if isinstance(problem, Damaged) and not (isinstance(problem, DamagedLog) and result.events):
         return Judged(run=run, damaged=str(problem))
     if not result.events:
-        return Judged(run=run, damaged="not one event of it is there")
+        return Judged(run=run, damaged="its log has no events")
     return Judged(run=run, audit=result, policy=auditor.policy, head=held.head.hash.hex())
 
 
@@ -321,7 +320,7 @@ class _Held(Iterator[Stored]):
         return stored
 
 
-def summed(judged: Iterable[Judged]) -> Totals:
+def sum_totals(judged: Iterable[Judged]) -> Totals:
     """Return the totals of these runs."""
     every = list(judged)
     audits = [each.audit for each in every if each.audit is not None]
@@ -338,13 +337,13 @@ def summed(judged: Iterable[Judged]) -> Totals:
         differing=_first(tuple(found["differs"])),
         unjudged=_first(tuple(found["unjudged"])),
         damaged=_first(tuple(found["damaged"])),
-        verdicts=_counted(each.verdict for each in every),
-        rules=_counted(str(audit.rules) for audit in audits),
-        policies=_counted(each.policy for each in every if each.policy),
+        verdicts=_count_values(each.verdict for each in every),
+        rules=_count_values(str(audit.rules) for audit in audits),
+        policies=_count_values(each.policy for each in every if each.policy),
     )
 
 
-def _counted(words: Iterable[str]) -> dict[str, int]:
+def _count_values(words: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(words).items()))
 
 
@@ -384,7 +383,7 @@ def audit_all(
             totals += Totals(
                 unchecked=(RunFinding(each.shard.name, each.problem),), verdicts={"unchecked": 1}
             )
-        totals += summed(judged)
+        totals += sum_totals(judged)
         if seen is not None:
             seen(each.shard, judged)
         judged = []

@@ -20,8 +20,8 @@ from refold.store.seals import MerkleTree, breakage, leaves_of
 from refold.store.verify_bundle import framed, verify_signature
 
 FORMAT = "refold audit certificate v1"
-THESE_LOGS = "that these are the logs in front of you: compare it with their store by --store"
-NO_OTHERS = "that there were no other runs, and no events after those that were audited"
+THESE_LOGS = "that your store has these logs: compare it with --store"
+NO_OTHERS = "that there were no other runs, and no events after the audited ones"
 _BEGINS = re.compile(rb'\s*\{\s*"certificate"')
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -45,11 +45,11 @@ class Unsigned(CannotJudge):
         self.path = path
 
     def __str__(self) -> str:
-        return f"{self.path}: is not signed: anybody could have written it"
+        return f"{self.path}: the certificate is not signed: anyone could have written it"
 
 
 class CertifiedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run whose log was read to its end: the number of its last event, and that event's hash in hex."""
+    """A run whose log was read to its end: the number and the hash (hex) of its last event."""
 
     run: str
     events: int
@@ -110,7 +110,7 @@ class Heads:
         """
         if self._twice:
             raise WrongUse(
-                f"run {min(self._twice)} stands in two files, with different logs: certify them one by one"
+                f"run {min(self._twice)} is in two files with different logs: certify the files one by one"
             )
         runs = tuple(
             CertifiedRun(run=run, events=head.seq, head=head.hash.hex())
@@ -154,26 +154,24 @@ def read(path: str, data: bytes, keys: Iterable[bytes]) -> tuple[Certificate, st
         heads = {each.run: Head(seq=each.events, hash=bytes.fromhex(each.head)) for each in certificate.runs}
         key, signature = bytes.fromhex(document.key), bytes.fromhex(document.signature)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise WrongUse(f"{path}: is no certificate of an audit: {error}") from error
+        raise WrongUse(f"{path}: not an audit certificate: {error}") from error
     if certificate.format != FORMAT:
-        raise WrongUse(f"{path}: is a certificate of format {certificate.format!r:.60}, expected {FORMAT!r}")
+        raise WrongUse(f"{path}: certificate of format {certificate.format!r:.60}, expected {FORMAT!r}")
     if (certificate.logs, certificate.heads) != (len(heads), _root(heads)):
-        raise BadCertificate(path, "its root is not that of the runs that it names: it was changed")
+        raise BadCertificate(path, "its root does not match the runs that it lists: it was changed")
     _check_signature(path, text, key, signature, list(keys))
     return certificate, document.key
 
 
 def _check_signature(path: str, text: bytes, key: bytes, signature: bytes, wanted: Sequence[bytes]) -> None:
     if signature and not (len(key) == 32 and verify_signature(key, _message(text), signature)):
-        raise BadCertificate(path, "its signature is not that of what stands in it: it was changed")
+        raise BadCertificate(path, "its signature does not match its contents: it was changed")
     if key and not signature:
-        raise BadCertificate(
-            path, "it names a key, and its signature was taken out: anybody could have written it"
-        )
+        raise BadCertificate(path, "it names a key, but has no signature: anyone could have written it")
     if wanted and not signature:
         raise Unsigned(path)
     if wanted and key not in wanted:
-        raise BadCertificate(path, "is signed by another key than those that were named")
+        raise BadCertificate(path, "it is signed by a key that was not given")
 
 
 class ComparedStore(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,7 +213,7 @@ async def _compare(audited: CertifiedRun, store: Store, registry: Registry) -> t
         wanted = Head(seq=audited.events, hash=bytes.fromhex(audited.head))
         broken = await breakage(store, audited.run, head, wanted)
     except UnknownRun:
-        return "differing", "the store has no such run"
+        return "differing", "the store does not have this run"
     except Damaged as error:
         return "differing", str(error)
     except CannotJudge as error:

@@ -1,6 +1,6 @@
-"""Places in a log: turns, and where it can be cut.
+"""Positions in a log: turns, and places where it can be cut.
 
-The rule is `refold.reducers.pending`.
+The rule is in `refold.reducers.pending`.
 """
 
 from collections.abc import Callable
@@ -9,17 +9,17 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.events import InputReceived, ModelRequested, kind_of
 from refold.reducers.pending import underway, whole
 from refold.reducers.state import NEW, RunState
-from refold.replay.reader import Follower, Step, event_of, events, found_by, stored_events
+from refold.replay.reader import Follower, Step, event_of, events, run_follower, stored_events
 from refold.store.protocol import Store
 
 Suits = Callable[[RunState], bool]
-"""Whether a fork that begins at this state can do what it is for."""
+"""Condition on the state at which a fork begins, for the purpose of the fork."""
 
 
 class NoCut(WrongUse):
-    """A place at which a log cannot be cut.
+    """The log cannot be cut at this place.
 
-    `before` and `after` are the nearest at which it can, None: there is none.
+    `before` and `after` are the nearest possible places, None if there is none.
     """
 
     def __init__(self, run: str, at: int | None, why: str, before: int | None, after: int | None) -> None:
@@ -28,39 +28,39 @@ class NoCut(WrongUse):
 
     def __str__(self) -> str:
         places = [f"event {place}" for place in (self.before, self.after) if place is not None]
-        way_out = f"the nearest places are {' and '.join(places)}" if places else "there is no other place"
+        way_out = f"the nearest places are {' and '.join(places)}" if places else "no other place is possible"
         where = "" if self.at is None else f" after event {self.at}"
         return f"run {self.run} cannot be cut{where}: {self.why}; {way_out}"
 
 
 class _Places(Follower["_Places"]):
-    """Finds where a log can be cut: that depends on a state, and on the kind of the event that follows it."""
+    """Finds places where a log can be cut, given a state and the kind of the next event."""
 
     folds = True
 
     def __init__(self, at: int | None, suits: Suits) -> None:
         self._at, self._suits = at, suits
-        self.before: int | None = None  # the last one at or before the place, or of all
-        self.after: int | None = None  # the first one behind it
+        self.before: int | None = None  # the last possible one at or before the place, or of all
+        self.after: int | None = None  # the first possible one after it
         self.state: RunState = NEW  # at the place
         self.following = ""
         self.last: RunState = NEW
 
     def take(self, step: Step) -> None:
-        """Look between the event before and this one. Raises as `Step.after`."""
+        """Check the place before this event. Raises as `Step.after`."""
         if self.last.seq:
-            self._look(self.last, step.stored.kind)
+            self._check(self.last, step.stored.kind)
         self.last = step.after
 
     def end(self) -> None:
-        """Look behind the last event."""
-        self._look(self.last, None)
+        """Check the place after the last event."""
+        self._check(self.last, None)
 
     def result(self) -> "_Places":
-        """What was found is kept here."""
+        """Return this object, which holds the results."""
         return self
 
-    def _look(self, state: RunState, following: str | None) -> None:
+    def _check(self, state: RunState, following: str | None) -> None:
         if state.seq == self._at:
             self.state, self.following = state, following or ""
         if not whole(state, following) or not self._suits(state):
@@ -72,9 +72,9 @@ class _Places(Follower["_Places"]):
 
 
 async def cut(store: Store, run: str, at: int | None = None, suits: Suits = lambda state: True) -> int:  # noqa: ARG005
-    """The event after which the log is cut: `at` if it can be, None: the last at which it can.
+    """Return the event after which to cut the log: `at` if possible; for None the last possible one.
 
-    Raises `NoCut` naming the nearest places, `UnknownRun`, `DamagedLog`.
+    Raises `NoCut` with the nearest places, `UnknownRun`, `DamagedLog`.
     """
     places = await _places(store, run, at, suits)
     if places.before is None or at not in (None, places.before):
@@ -83,9 +83,9 @@ async def cut(store: Store, run: str, at: int | None = None, suits: Suits = lamb
 
 
 async def cut_from(store: Store, run: str, at: int) -> int:
-    """The first event from `at` on after which the log can be cut: what was decided with it comes along.
+    """Return the first event from `at` on after which the log can be cut, so that its decisions are included.
 
-    As `cut`.
+    Raises as `cut`.
     """
     places = await _places(store, run, at, lambda state: True)  # noqa: ARG005
     found = at if places.before == at else places.after
@@ -95,17 +95,17 @@ async def cut_from(store: Store, run: str, at: int) -> int:
 
 
 def awaits(calls: frozenset[str]) -> Suits:
-    """Whether these calls are under way, so that a fork can give results of its own."""
+    """Return a condition: these calls are in progress, so a fork can supply their results."""
     return lambda state: calls <= {call.id for call in underway(state)}
 
 
 def hears(state: RunState) -> bool:
-    """Whether a message can join: nothing but the model, or a person who may say anything, is being asked."""
+    """Return whether a user message can join: no calls, approval or stop are in progress."""
     return state.batch is None and state.approval is None and state.stopping is None
 
 
 async def _places(store: Store, run: str, at: int | None, suits: Suits) -> _Places:
-    places = await found_by(_Places(at, suits), store, run)
+    places = await run_follower(_Places(at, suits), store, run)
     if at is not None and not 0 < at <= places.last.seq:
         raise NoCut(run, at, f"it has events 1 to {places.last.seq}", places.before, places.after)
     return places
@@ -113,12 +113,12 @@ async def _places(store: Store, run: str, at: int | None, suits: Suits) -> _Plac
 
 def _why(places: _Places, at: int | None) -> str:
     if at is None:
-        return "none of its events is a place where this can be"
+        return "no place in it suits the fork"
     if places.state.ended:
         return f"it has ended there ({places.state.agent_state})"
     if not whole(places.state, places.following or None):
         return f"event {at + 1} ({places.following}) was decided together with it"
-    return "what is asked of the fork cannot be there"
+    return "the requested fork is not possible there"
 
 
 _REQUESTED, _SAID = kind_of(ModelRequested), kind_of(InputReceived)
@@ -132,13 +132,12 @@ class NoSuchTurn(WrongUse):
         self.run, self.step, self.turns = run, step, turns
 
     def __str__(self) -> str:
-        had = f"it has turns 1 to {self.turns}" if self.turns else "no request was made in it"
+        had = f"it has turns 1 to {self.turns}" if self.turns else "it made no request"
         return f"run {self.run} has no turn {self.step or 1}: {had}"
 
 
 async def request_of(store: Store, run: str, step: int | None = None) -> int:
-    """The number of the event that made turn `step`'s request; of several attempts the last. None: the last
-    turn.
+    """Return the event number of turn `step`'s request, or of its last attempt. None: the last turn.
 
     Raises `NoSuchTurn`, `UnknownRun`, `DamagedLog`.
     """
@@ -155,10 +154,10 @@ async def request_of(store: Store, run: str, step: int | None = None) -> int:
 
 
 async def span_of(store: Store, run: str, step: int) -> tuple[int, int]:
-    """The numbers of the first and the last event of turn `step`: from its request, or a person's message
-    that began it, to what is before the next turn.
+    """Return the first and the last event number of turn `step`.
 
-    Raises as `request_of`.
+    A turn begins with its request, or with the user message before it, and ends before the next turn. Raises
+    as `request_of`.
     """
     first, said, last, turns = 0, 0, 0, 0
     async for stored in stored_events(store, run):

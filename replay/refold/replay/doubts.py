@@ -17,7 +17,7 @@ from refold.reducers.meters import child_run_id, open_children
 from refold.reducers.pending import repeatable
 from refold.reducers.source_marks import BEGAN
 from refold.reducers.vocabulary import Doubt, Replay, ToolError
-from refold.replay.reader import Follower, Step, events, found_by
+from refold.replay.reader import Follower, Step, events, run_follower
 from refold.store.protocol import Store
 
 Standing = Literal["open", "asked", "told", "resolved"]
@@ -39,7 +39,7 @@ _LOOKED_AT: frozenset[type[ev.Event]] = frozenset(
 _KINDS = frozenset(map(ev.kind_of, _LOOKED_AT))
 _NOTE = ev.kind_of(ev.NoteAdded)
 
-# They are in logs, which are for ever: what was written once must be recognised by every later version.
+# These texts are in logs, so every later version must recognize them.
 _SENTENCES: Mapping[Doubt, str] = MappingProxyType(
     {Doubt.HAPPENED: "it happened", Doubt.DID_NOT: "it did not happen", Doubt.UNKNOWN: "nobody knows"}
 )
@@ -90,7 +90,7 @@ async def doubts(store: Store, run: str) -> tuple[DoubtfulCall, ...]:
     run was stopped before the repeat. Only a few kinds of event are read, and payloads of notes only; an
     erased note counts as no finding. Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
     """
-    return await found_by(DoubtFinder(run), store, run)
+    return await run_follower(DoubtFinder(run), store, run)
 
 
 class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
@@ -99,10 +99,10 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
     def __init__(self, run: str) -> None:
         self._run = run
         self._replays: dict[str, Replay] = {}
-        self._names: dict[str, str] = {}  # of the calls of the last answer
-        self._begun: dict[str, int] = {}  # since when; without those that have a result
+        self._names: dict[str, str] = {}  # by call of the last response
+        self._begun: dict[str, int] = {}  # start times of calls without a result
         self._rows: dict[str, DoubtfulCall] = {}
-        self._results: dict[int, str] = {}  # the calls of which an event says that nobody knows
+        self._results: dict[int, str] = {}  # calls whose unknown outcome is recorded, with the event
         self._late: set[str] = set()
         self._asked = self._unattended = False
 
@@ -116,13 +116,13 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
                 self._unattended = event.unattended
                 self._rows.update((call, self._row(call, "open")) for call in event.in_doubt)
             case ev.DoubtResolved():
-                self._resolved(at, event)
+                self._resolve(at, event)
             case ev.ToolReturned():
                 self._returned(seq, event)
             case ev.LateResult(fact=ev.ToolReturned(call=call)):
                 self._late.add(call)
             case ev.NoteAdded():
-                self._noted(at, event)
+                self._take_note(at, event)
             case _:
                 self._learn(at, event)
 
@@ -143,7 +143,7 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
         """Return the calls found so far."""
         rows = dict(self._rows)
         if not (self._asked or self._unattended):
-            # Whoever wrote last may have begun these, and is perhaps not there any more.
+            # The engine that started these may no longer run.
             for call in self._begun:
                 if not repeatable(self._replay(call)) and (
                     call not in rows or rows[call].doubt is Doubt.DID_NOT
@@ -151,10 +151,10 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
                     rows[call] = self._row(call, "open")
         standing: Standing = "asked" if self._asked else "open"
         told = (replace(row, standing=standing) if row.standing == "open" else row for row in rows.values())
-        return tuple(sorted(filter(self._unseen, told), key=lambda row: row.since))
+        return tuple(sorted(filter(self._list_unrecorded, told), key=lambda row: row.since))
 
-    def _unseen(self, row: DoubtfulCall) -> bool:
-        return row.standing != "told" or row.call not in self._late  # else it returned after all
+    def _list_unrecorded(self, row: DoubtfulCall) -> bool:
+        return row.standing != "told" or row.call not in self._late  # otherwise it returned later
 
     def _replay(self, call: str) -> Replay | None:
         return self._replays.get(self._names.get(call, ""))
@@ -165,7 +165,7 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
             run=self._run, call=call, tool=self._names.get(call, ""), since=since, standing=standing
         )
 
-    def _resolved(self, at: int, event: ev.DoubtResolved) -> None:
+    def _resolve(self, at: int, event: ev.DoubtResolved) -> None:
         row = self._rows.get(event.call) or self._row(event.call, "open")
         knows_nothing = event.reconciled and event.doubt is Doubt.UNKNOWN
         standing: Standing = "open" if knows_nothing else "resolved"
@@ -175,11 +175,10 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
 
     def _returned(self, seq: int, event: ev.ToolReturned) -> None:
         row = self._rows.get(event.call)
-        # What could have been repeated was not, if the run was stopped: only what changes nothing is in no
-        # doubt then.
+        # In a stopped run a repeatable call was not repeated: only read-only calls have no unknown outcome.
         if event.error is ToolError.IN_DOUBT and self._replay(event.call) is not Replay.READ_ONLY:
             row = row or self._row(event.call, "open")
-            # Who said that it did not happen had it run again, and nobody saw that.
+            # After the finding that it did not run, the call ran again, with an unknown outcome.
             told = row.standing == "open" or row.doubt is Doubt.DID_NOT
             self._rows[event.call] = replace(row, standing="told" if told else row.standing, result=seq)
             self._results[seq] = event.call
@@ -187,7 +186,7 @@ class DoubtFinder(Follower[tuple[DoubtfulCall, ...]]):
             del self._rows[event.call]
         self._begun.pop(event.call, None)
 
-    def _noted(self, at: int, event: ev.NoteAdded) -> None:
+    def _take_note(self, at: int, event: ev.NoteAdded) -> None:
         row = self._rows.get(self._results.get(event.seq or 0, ""))
         doubt = doubt_of(event.content.text) if event.content is not None else None
         if row is not None and doubt is not None:
@@ -260,11 +259,11 @@ async def _children(store: Store, run: str) -> list[str]:
     async for stored, event in events(store, run):
         if isinstance(event, ev.RunStarted | ev.RunForked):
             agents = frozenset(tool.name for tool in event.tools or () if tool.agent) or agents
-        found += _started(stored.run, event, agents)  # of a fork's prefix: what its parent started
+        found += _list_started(stored.run, event, agents)  # started by the parent, in a fork's prefix
     return found
 
 
-def _started(run: str, event: ev.Event, agents: frozenset[str]) -> Iterable[str]:
+def _list_started(run: str, event: ev.Event, agents: frozenset[str]) -> Iterable[str]:
     if isinstance(event, ev.ChildEnded):
         return [event.run]
     calls = event.calls if isinstance(event, ev.ModelResponded) else ()

@@ -19,8 +19,8 @@ Item = Literal["cwd", "branch", "user", "host", "permission_mode", "client", "ve
 Row = dict[Item, Any]
 ITEMS: tuple[Item, ...] = get_args(Item)
 
-_MOST = 20  # values of one item that are kept: a source may change one at every row
-_LONGEST = 400  # characters of a value
+_MOST = 20  # maximum values per item: a source may change one in every row
+_LONGEST = 400  # maximum characters of a value
 _WANTED: tuple[Item, ...] = ("cwd", "branch", "permission_mode")
 """Items that are reported as not recorded if an imported run lacks them."""
 LABELS: Mapping[str, Item] = MappingProxyType(
@@ -30,7 +30,7 @@ LABELS: Mapping[str, Item] = MappingProxyType(
 
 
 class RecordedValue(msgspec.Struct, frozen=True):
-    """A value of an item, and the event from which it held; 0 means from the beginning."""
+    """A value of an item, and the event since which it holds; 0 means from the beginning."""
 
     seq: int
     value: str
@@ -65,7 +65,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         told = [("when", self.when)]
         for item in ITEMS:
             if values := self.values(item):
-                told.append((item.replace("_", " "), spelled(values)))
+                told.append((item.replace("_", " "), format_values(values)))
         lacking = [item.replace("_", " ") for item in _WANTED if self.imported and not self.values(item)]
         return [*told, *([("not recorded", ", ".join(lacking))] if lacking else [])]
 
@@ -75,7 +75,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def spelled(values: tuple[RecordedValue, ...]) -> str:
+def format_values(values: tuple[RecordedValue, ...]) -> str:
     """Format the values of an item in one line: `default, bypassPermissions from e30`."""
     return ", ".join(f"{each.value} from e{each.seq}" if each.seq else each.value for each in values)
 
@@ -99,7 +99,7 @@ class EnvironmentReader:
             for item, value in _of_a_start(event):
                 self._put(seq, item, value)
         elif isinstance(event, SourceRecorded):
-            for item, value in stated(event).items():
+            for item, value in read_source_row(event).items():
                 self._put(seq, item, value)
 
     def result(self) -> Environment:
@@ -113,7 +113,7 @@ class EnvironmentReader:
             values.append(RecordedValue(seq if values or self._answered else 0, value))
 
 
-def stated(event: SourceRecorded) -> Mapping[Item, str]:
+def read_source_row(event: SourceRecorded) -> Mapping[Item, str]:
     """Return the environment items in a source row of an imported run. Pure; never raises."""
     row = event.content.text.partition("\n")[0] if isinstance(event.content, Remark) else ""
     reader = _READERS.get(event.format)

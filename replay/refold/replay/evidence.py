@@ -19,14 +19,15 @@ from refold.store.verify_bundle import NEWEST, key_id, loose_erasures
 MOST = 100
 """Maximum number of problems kept; further ones are counted."""
 
-NO_LINE = (
-    "that no seal was removed, with all that it covers: keep what `refold seal` prints, and give it by --seal"
-)
+NO_LINE = "that no signed checkpoint was removed with its events: keep the lines of `refold seal`, and pass them with --seal"
 NOT_TRUE = "that what was recorded is what happened"
 
 
 class SealedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries of a run in the log of heads: their number, the last event `seq`, and the first `problem`."""
+    """Entries of a run in the log of heads.
+
+    `heads` counts them, `seq` is the last event among them, and `problem` the first problem.
+    """
 
     seq: int = 0
     heads: int = 0
@@ -39,7 +40,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     `seals` checkpoints were checked over `entries` entries; the first `trusted` are covered by a valid
     checkpoint or a kept line. `newest` is the last valid checkpoint as `refold seal` prints it, made `at` (ns
     since the epoch, 0: none). `keys` are the ids of the given keys, `lines` the number of kept lines. The
-    first of `problems` are kept.
+    first `problems` are kept, `more` counts the others.
     """
 
     seals: int
@@ -60,7 +61,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cannot_prove(self) -> tuple[str, ...]:
         """What is not proven for any run."""
-        after = "that no seal was removed after the one that was kept last"
+        after = "that no signed checkpoint was removed after the last line given with --seal"
         return (after if self.lines else NO_LINE, NOT_TRUE)
 
 
@@ -86,7 +87,7 @@ async def sealed_runs(
             break
         if entry.run != NEWEST and (runs is None or entry.run in runs):
             known = found.get(entry.run, SealedRun())
-            problem = known.problem or await _parted(store, entry)
+            problem = known.problem or await _compare_entry(store, entry)
             seq = max(known.seq, entry.seq)
             found[entry.run] = SealedRun(seq=seq, heads=known.heads + 1, problem=problem)
     return found
@@ -97,7 +98,7 @@ def with_seals(found: Verification, sealed: SealedRun) -> Verification:
     upto = min(sealed.seq, found.events)
     unproved: tuple[str, ...] = (NO_SEAL, UNKEYED) if not upto else ()
     if 0 < upto < found.events:
-        unproved = (f"anything after event {upto}: the last seal came before",)
+        unproved = (f"anything after event {upto}: the last signed checkpoint is older",)
     if upto and found.loose:
         unproved += (loose_erasures(found.loose),)
     problem, unjudged = found.problem, found.unjudged
@@ -125,12 +126,12 @@ class _Checker:
         last, self._last = self._last, seal
         self._signed = max(self._signed, seal.size)
         if last is not None and (seal.size < last.size or seal.at < last.at):
-            self._wrong(f"seal {seal.size} is out of order: it stands after seal {last.size}")
+            self._add_problem(f"seal {seal.size} is out of order: it follows seal {last.size}")
             return
         await self._grow(seal.size)
-        problem = self._problem(seal)
+        problem = self._find_problem(seal)
         if problem:
-            self._wrong(f"seal {seal.size}: {problem}")
+            self._add_problem(f"seal {seal.size}: {problem}")
         elif self._keys:
             self._trusted, self._newest = seal.size, seal
 
@@ -138,10 +139,12 @@ class _Checker:
         await self._grow(None)
         if (
             self._tree.size > self._signed and await last_seal(self._store) == self._last
-        ):  # nobody sealed meanwhile
-            self._wrong(f"entries {self._signed + 1} to {self._tree.size} are under no seal: one was removed")
+        ):  # no checkpoint was added meanwhile
+            self._add_problem(
+                f"entries {self._signed + 1} to {self._tree.size} are not covered by a signed checkpoint: one was removed"
+            )
         for problem in self._waiting.missed(self._tree):
-            self._wrong(problem)
+            self._add_problem(problem)
         newest = self._newest
         return Evidence(
             seals=self._seals,
@@ -155,15 +158,15 @@ class _Checker:
             more=self._more,
         )
 
-    def _problem(self, seal: Seal) -> str:
+    def _find_problem(self, seal: Seal) -> str:
         if self._tree.size < seal.size:
-            return f"it is over {seal.size} entries, and there are {self._tree.size}: the others were removed"
+            return f"it covers {seal.size} entries, but there are {self._tree.size}: the others were removed"
         if self._tree.root() != seal.root:
-            return "its root is not that of the entries: an entry or the root was changed"
+            return "its root does not match the entries: an entry or the root was changed"
         if self._keys and seal.key not in self._keys:
             return f"it is signed by another key, {key_id(seal.key)}"
         if self._keys and not is_signed(seal):
-            return f"its signature is not by the key {key_id(seal.key)}: size, time, root or signature was changed"
+            return f"its signature does not match key {key_id(seal.key)}: size, time, root or signature was changed"
         return ""
 
     async def _grow(self, size: int | None) -> None:
@@ -173,19 +176,19 @@ class _Checker:
             if entry is None:
                 break
             if entry.place != self._place + 1:
-                self._wrong(f"entry {entry.place} stands where entry {self._place + 1} should")
+                self._add_problem(f"entry {entry.place} is in the place of entry {self._place + 1}")
             self._place = entry.place
             self._tree.add(leaf_of(entry))
-            self._look()
+            self._compare_lines()
 
-    def _look(self) -> None:
+    def _compare_lines(self) -> None:
         for line, problem in self._waiting.met(self._tree):
             if problem:
-                self._wrong(problem)
+                self._add_problem(problem)
             else:
                 self._trusted = max(self._trusted, line.size)
 
-    def _wrong(self, problem: str) -> None:
+    def _add_problem(self, problem: str) -> None:
         if len(self._problems) < MOST:
             self._problems.append(problem)
         else:
@@ -198,8 +201,8 @@ async def _entries(store: Store) -> AsyncIterator[SealedHead]:
             yield entry
 
 
-async def _parted(store: Store, entry: SealedHead) -> Problem | None:
-    kind, problem = "sealed head", "it was sealed, and the store does not have it any more"
+async def _compare_entry(store: Store, entry: SealedHead) -> Problem | None:
+    kind, problem = "sealed head", "a signed checkpoint covers it, but the store does not have it"
     try:
         # One event at a time: a page of them could be large.
         for event in await store.read_some(entry.run, [entry.seq], checked=False):
@@ -207,7 +210,7 @@ async def _parted(store: Store, entry: SealedHead) -> Problem | None:
                 return None
             kind, problem = (
                 event.kind,
-                f"it was sealed with the hash {entry.hash.hex()}, and has {event.hash.hex()}",
+                f"its hash is {event.hash.hex()}, but a signed checkpoint covers {entry.hash.hex()}",
             )
     except Damaged as error:
         problem = str(error)

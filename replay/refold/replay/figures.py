@@ -43,7 +43,7 @@ def seconds(nanoseconds: int | None) -> str:
         return f"-{seconds(-nanoseconds)}"
     if nanoseconds < 100 * _SECOND:
         return _few_seconds(nanoseconds)
-    minutes, rest = divmod(_rounded(nanoseconds, _SECOND), 60)
+    minutes, rest = divmod(_round_to(nanoseconds, _SECOND), 60)
     if minutes < 100:
         return f"{minutes} m {rest:02} s"
     hours = minutes // 60
@@ -59,7 +59,7 @@ def dollars(nano: int | None) -> str:
     if nano < 0:
         return f"-{dollars(-nano)}"
     if nano >= 10 * _DOLLAR:
-        whole, cents = divmod(_rounded(nano, _DOLLAR // 100), 100)
+        whole, cents = divmod(_round_to(nano, _DOLLAR // 100), 100)
         return f"${count(whole)}.{cents:02}"
     value = nano / _DOLLAR
     return f"${value:.4f}" if value >= 0.001 else f"${value:.2g}"
@@ -86,7 +86,7 @@ def size(bytes_: int) -> str:
     if bytes_ < 1024:
         return f"{bytes_} B"
     unit, name = (1024, "KiB") if bytes_ < 1024 * 1024 else (1024 * 1024, "MiB")
-    whole, tenths = divmod(_rounded(10 * bytes_, unit), 10)
+    whole, tenths = divmod(_round_to(10 * bytes_, unit), 10)
     return f"{count(whole)}.{tenths} {name}"
 
 
@@ -210,7 +210,7 @@ def _few_seconds(nanoseconds: int) -> str:
     return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
 
 
-def _rounded(number: int, unit: int) -> int:
+def _round_to(number: int, unit: int) -> int:
     return (number + unit // 2) // unit
 
 
@@ -235,7 +235,7 @@ def _against(limit: Limit, state: RunState, running: int) -> str:
             return f"{at_least(count(now), lacks)}/{count(most)} {'tokens' if word == 'token' else word}"
 
 
-class Spoken(msgspec.Struct, frozen=True):
+class SpokenVerdict(msgspec.Struct, frozen=True):
     """Verdict of a guard or limit: `who` it was, the verdict `said`, and a stable `code`."""
 
     who: str
@@ -250,16 +250,16 @@ def by(cause: Cause, name: str = "") -> str:
     return f"{cause}:{name}" if name else str(cause)
 
 
-def spoken(event: Event) -> Spoken | None:
+def find_verdict(event: Event) -> SpokenVerdict | None:
     """Return the verdict of a guard or limit in this event; None for other events."""
     match event:
         case GuardTripped():
-            return Spoken(event.guard, event.verdict, event.code)
+            return SpokenVerdict(event.guard, event.verdict, event.code)
         case CallRefused():
-            return Spoken(by(event.cause, event.name), event.why, event.code)
+            return SpokenVerdict(by(event.cause, event.name), event.why, event.code)
         case LimitReached(limit=limit, deferred=deferred):
-            return Spoken(by(Cause.LIMIT, limit.name), "defer" if deferred else "stop", code_of(limit))
+            return SpokenVerdict(by(Cause.LIMIT, limit.name), "defer" if deferred else "stop", code_of(limit))
         case LimitNeared(limit=limit):
-            return Spoken(by(Cause.LIMIT, limit.name), "warn", "near_limit")
+            return SpokenVerdict(by(Cause.LIMIT, limit.name), "warn", "near_limit")
         case _:
             return None

@@ -29,7 +29,7 @@ class DecisionDifference(StrEnum):
     UNREPLAYABLE = "unreplayable"
 
 
-class Parting(NamedTuple):
+class DecisionDivergence(NamedTuple):
     """First index, from 0, at which recorded and derived decisions differ; None if one side has ended."""
 
     place: int
@@ -41,7 +41,7 @@ class Parting(NamedTuple):
     def kind(self) -> str:
         """Kind of the decision."""
         said = self.recorded or self.derived
-        assert said is not None, "two groups part in something"
+        assert said is not None, "equal groups of decisions"
         return ev.kind_of(said)
 
     @property
@@ -50,16 +50,16 @@ class Parting(NamedTuple):
         return ev.differing(self.recorded, self.derived)
 
 
-def parting(
+def find_divergence(
     state: RunState, recorded: Sequence[ev.Decision], derived: Sequence[ev.Decision]
-) -> Parting | None:
+) -> DecisionDivergence | None:
     """Return the first divergence of decisions on one fact, in the state after it; None if they agree."""
-    place = agreeing(state, recorded, derived)
+    place = count_agreeing(state, recorded, derived)
     left, right = recorded[place:], derived[place:]
     if not left and not right:
         return None
     difference = _difference(left, right)
-    return Parting(
+    return DecisionDivergence(
         place,
         difference,
         left[0] if left and difference is not DecisionDifference.MISSING else None,
@@ -67,7 +67,7 @@ def parting(
     )
 
 
-def agreeing(state: RunState, recorded: Sequence[ev.Decision], derived: Sequence[ev.Decision]) -> int:
+def count_agreeing(state: RunState, recorded: Sequence[ev.Decision], derived: Sequence[ev.Decision]) -> int:
     """Return the number of leading decisions that agree. Digests of unavailable guards are ignored."""
     pairs = zip(recorded, derived, strict=False)
     return next(
@@ -106,7 +106,7 @@ def _without_blind(state: RunState, guards: Mapping[str, str]) -> Mapping[str, s
     return {name: digest for name, digest in guards.items() if name not in blind}
 
 
-def unjudged(state: RunState, decisions: Iterable[ev.Decision]) -> bool:
+def depends_on_unavailable(state: RunState, decisions: Iterable[ev.Decision]) -> bool:
     """Return whether a decision depends on a guard that is unavailable in this state."""
     blind = {watch.name for watch in state.guards if watch.blind}
     return bool(blind) and any(blind & _guards_of(decision) for decision in decisions)
@@ -132,15 +132,15 @@ def place_of(
 
     Digests and warnings are only records and are ignored. `state` is the other run's.
     """
-    one = [(place, decision) for place, decision in enumerate(group, 1) if not _silent(decision)]
-    other = [decision for decision in derived if not _silent(decision)]
-    same = agreeing(state, [decision for _, decision in one], other)
+    one = [(place, decision) for place, decision in enumerate(group, 1) if not _is_record_only(decision)]
+    other = [decision for decision in derived if not _is_record_only(decision)]
+    same = count_agreeing(state, [decision for _, decision in one], other)
     recorded = one[same] if same < len(one) else None
     text = encode_value(other[same]).decode() if same < len(other) else None
     return (recorded[0] if recorded else 0), (encode_value(recorded[1]).decode() if recorded else None), text
 
 
-def _silent(decision: ev.Decision) -> bool:
+def _is_record_only(decision: ev.Decision) -> bool:
     return isinstance(decision, ev.StateDigested | ev.LimitNeared) or (
         isinstance(decision, ev.GuardTripped) and decision.verdict is Verdict.WARN
     )

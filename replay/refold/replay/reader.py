@@ -28,7 +28,7 @@ class Records(AsyncIterator[Stored]):
     """Iterator over a run's records after event `after`.
 
     It is not a generator, because an abandoned one would be left to the event loop to finalize. Raises as
-    `Store.read`, `checked` or not, and `UnknownRun` if there are no records.
+    `Store.read`, `checked` or not, and `UnknownRun` for a run without records.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class Records(AsyncIterator[Stored]):
 
     async def __anext__(self) -> Stored:
         while (stored := next(self._chunk, None)) is None:
-            self._chunk = iter(await self._following())
+            self._chunk = iter(await self._next_chunk())
         self._any = True
         return stored
 
-    async def _following(self) -> Sequence[Stored]:
+    async def _next_chunk(self) -> Sequence[Stored]:
         try:
             return await anext(self._chunks)
         except StopAsyncIteration:
@@ -153,7 +153,7 @@ class Step:
     def after(self) -> RunState:
         """The state after the event. Raises as `before`, and `DamagedLog` if the event is invalid here."""
         if self._after is None:
-            # Guards may ask for what was said; nothing else in a state does.
+            # Only guards read payloads; the rest of a state does not.
             event = self.event if self._registry else self.bare
             self._after = folded(self.before, self.stored, event, self._registry)
         return self._after
@@ -236,7 +236,7 @@ class Pass:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        """Finish: there are no more records, or no more that can be read."""
+        """Finish: all records that can be read were passed on."""
         unread = error if isinstance(error, Damaged | CannotJudge) else None
         for follower in self._left if error is None or unread else ():
             follower.problem = unread
@@ -265,14 +265,14 @@ async def follow(
 
 
 def follow_all(source: Iterable[Stored], *followers: Follower[Any], registry: Registry = NO_GUARDS) -> None:
-    """Do the same as `follow` for records that are read without an event loop."""
+    """Do `follow` for records that are read without an event loop."""
     with Pass(followers, registry) as going:
         for stored in source:
             if not going.take(stored):
                 break
 
 
-async def found_by(
+async def run_follower(
     follower: Follower[Found_co],
     store: Store,
     run: str,

@@ -70,10 +70,10 @@ class Views:
         self._chunks: Chunks = ()
         self._places: dict[
             int, tuple[int, MessageRef]
-        ] = {}  # by identity of the reference, which is kept alive here
+        ] = {}  # by id() of the reference, which stays alive here
         self._latest: dict[
             int, tuple[int, MessageRef]
-        ] = {}  # by number: a reference made anew may be the same one
+        ] = {}  # by number: an equal reference may be a new object
         self._answered: set[str] = set()
         self._names: dict[str, str] = {}
 
@@ -85,14 +85,13 @@ class Views:
         if state.request is None or state.ended or state.stopping is not None:
             return None
         request = state.request.event
-        common, old, new = self._parted(state.window.chunks)
-        # A reply is in a window with all its results or not at all: so it is enough to have met a result
-        # once.
+        common, old, new = self._split_common(state.window.chunks)
+        # A response is in a window with all its results or not at all, so one occurrence is enough.
         self._answered |= {ref.call for ref in new if ref.call is not None}
-        splices = spliced(
+        splices = list_splices(
             common,
-            [self._place(state, ref, contents) for ref in old],
-            [self._place(state, ref, contents) for ref in new],
+            [self._find_place(state, ref, contents) for ref in old],
+            [self._find_place(state, ref, contents) for ref in new],
         )
         self._chunks = state.window.chunks
         return RequestView(
@@ -102,13 +101,13 @@ class Views:
             purpose=request.purpose,
             model=request.model or state.setup.model,
             context=state.setup.context,
-            allowed=allowed(state),
+            allowed=find_prompt_limit(state),
             tools=tuple(tool.name for tool in state.setup.tools) if request.tools is None else request.tools,
             splices=tuple(splices),
-            once=tuple(self._once(state, contents)),
+            once=tuple(self._list_once(state, contents)),
         )
 
-    def _parted(self, chunks: Chunks) -> tuple[int, list[MessageRef], list[MessageRef]]:
+    def _split_common(self, chunks: Chunks) -> tuple[int, list[MessageRef], list[MessageRef]]:
         """Return the length of the common start of both prompts and the remainder of each."""
         same = common = 0
         for one, other in zip(self._chunks, chunks, strict=False):
@@ -118,18 +117,18 @@ class Views:
         old = [ref for chunk in self._chunks[same:] for ref in chunk]
         return common, old, [ref for chunk in chunks[same:] for ref in chunk]
 
-    def _place(self, state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> int:
+    def _find_place(self, state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> int:
         known = self._places.get(id(ref))
         if known is not None:
             return known[0]
         place, latest = self._latest.get(ref.number, (-1, ref))
         if place < 0 or latest != ref:
             place = len(self.shown)
-            self.shown.append(self._shown(state, ref, contents))
+            self.shown.append(self._make_message(state, ref, contents))
         self._places[id(ref)] = self._latest[ref.number] = (place, ref)
         return place
 
-    def _shown(self, state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> ShownMessage:
+    def _make_message(self, state: RunState, ref: MessageRef, contents: Mapping[int, Event]) -> ShownMessage:
         try:
             message = self._message(state, ref, contents)
         except MissingContent:
@@ -154,8 +153,8 @@ class Views:
             message = replace(message, name=self._names.get(message.call))
         return message
 
-    def _once(self, state: RunState, contents: Mapping[int, Event]) -> Iterator[int]:
-        for text, message in said_once(state, contents):
+    def _list_once(self, state: RunState, contents: Mapping[int, Event]) -> Iterator[int]:
+        for text, message in list_request_texts(state, contents):
             cause = by(text.cause, text.name)
             self.shown.append(
                 ShownMessage(number=0, seq=state.seq, tokens=text.size.tokens, cause=cause, message=message)
@@ -163,7 +162,9 @@ class Views:
             yield len(self.shown) - 1
 
 
-def said_once(state: RunState, contents: Mapping[int, Event]) -> list[tuple[RequestText, Message | None]]:
+def list_request_texts(
+    state: RunState, contents: Mapping[int, Event]
+) -> list[tuple[RequestText, Message | None]]:
     """Return the messages of this request only; a message is None if its text was erased."""
     texts = state.request.event.request_only if state.request else ()
     try:
@@ -172,7 +173,7 @@ def said_once(state: RunState, contents: Mapping[int, Event]) -> list[tuple[Requ
         return [(text, None) for text in texts]
 
 
-def spliced(start: int, old: Sequence[int], new: Sequence[int]) -> Iterator[Splice]:
+def list_splices(start: int, old: Sequence[int], new: Sequence[int]) -> Iterator[Splice]:
     """Return splices that turn `old` into `new`. Neither has duplicates, and common items keep their order.
 
     Positions begin at `start`.
@@ -193,7 +194,7 @@ def spliced(start: int, old: Sequence[int], new: Sequence[int]) -> Iterator[Spli
             before, after = before + 1, after + 1
 
 
-def allowed(state: RunState) -> int | None:
+def find_prompt_limit(state: RunState) -> int | None:
     """Return the lowest policy limit on estimated prompt tokens; None if there is none."""
     limits = [
         limit

@@ -17,7 +17,7 @@ from refold.reducers.source_marks import (
 )
 from refold.reducers.state import RunState
 from refold.replay import figures
-from refold.replay.environment import stated
+from refold.replay.environment import read_source_row
 from refold.store.protocol import Stored
 
 _CUTS = frozenset({"compaction", "condensation", "microcompaction", "trim"})
@@ -41,21 +41,21 @@ _DECIDED = _CUTS | frozenset(
 )
 _TYPED: Mapping[str, str] = MappingProxyType(
     {
-        "typed:taken_back": "typed, taken back before the model was told",
-        "typed:never_sent": "typed, never reached the model",
-        "typed:unknown": "typed, and whether it reached the model is not known",
+        "typed:taken_back": "typed, withdrawn before it was sent to the model",
+        "typed:never_sent": "typed, not sent to the model",
+        "typed:unknown": "typed; unknown whether it was sent to the model",
     }
 )
 _MODES = frozenset({"permission_mode", "policy"})
-_QUOTED, _MESSAGES = 80, 5  # characters of a message, messages of one observation
-_NAMED = frozenset({"score", "unmapped"})  # what follows their colon is the source's own word
+_QUOTED, _MESSAGES = 80, 5  # maximum characters of a message, and messages of one observation
+_NAMED = frozenset({"score", "unmapped"})  # the source's own name follows their colon
 
 
 class _SourceRow(msgspec.Struct):
     content: str
 
 
-def decided(what: str) -> bool:
+def is_decision(what: str) -> bool:
     """Return whether the source's harness decided something, or its model saw something not recorded here."""
     kind, _, word = what.partition(":")
     return kind in _DECIDED or (word == "unequal" and kind not in _NAMED)
@@ -64,11 +64,11 @@ def decided(what: str) -> bool:
 def source_remark(event: ev.SourceRecorded) -> str:
     """Summarize a decision of the source, including user text that the model may not have seen."""
     if (sentence := _TYPED.get(event.what)) is not None:
-        return sentence + (f": {quoted(_content(event.content.text))}" if event.content else "")
-    mode = stated(event).get("permission_mode") if event.what in _MODES else None
+        return sentence + (f": {quote(_content(event.content.text))}" if event.content else "")
+    mode = read_source_row(event).get("permission_mode") if event.what in _MODES else None
     if mode is not None:
-        return f"permission mode {quoted(mode)}"
-    return f"source: {event.what}" if decided(event.what) else ""
+        return f"permission mode {quote(mode)}"
+    return f"source: {event.what}" if is_decision(event.what) else ""
 
 
 def context_remark(event: ev.ContextObserved) -> str:
@@ -80,10 +80,10 @@ def context_words(event: ev.ContextObserved) -> str:
     """Return the texts that joined the prompt, if a user's text is among them."""
     if "user" not in event.why.split() or event.content is None:
         return ""
-    return ", ".join(quoted(message.text) for message in event.content.messages[:_MESSAGES])
+    return ", ".join(quote(message.text) for message in event.content.messages[:_MESSAGES])
 
 
-def quoted(said: str) -> str:
+def quote(said: str) -> str:
     """Return the start of a user's text in quotation marks."""
     return f'"{said[:_QUOTED]}{"…" if len(said) > _QUOTED else ""}"'
 
@@ -146,7 +146,7 @@ class SourceEnd(msgspec.Struct, frozen=True, kw_only=True):
 
     def brief(self, unanswered: int) -> str:
         """Return the end in a few words, for a column: `open, 2 calls unanswered`."""
-        words = f"goes on in {self.run}" if self.run else self.end.replace(":", ": ", 1)
+        words = f"continued in {self.run}" if self.run else self.end.replace(":", ": ", 1)
         words = "end unknown" if words == "unknown" else words
         return f"{words}, {figures.counted(unanswered, 'call')} unanswered" if words and unanswered else words
 
@@ -155,27 +155,29 @@ class SourceEnd(msgspec.Struct, frozen=True, kw_only=True):
         if not self.end:
             return ""
         kind, _, which = self.end.partition(":")
-        told = _SENTENCES.get(kind, f"the source says {self.end}") + (f": {which}" if kind == "limit" else "")
+        told = _SENTENCES.get(kind, f"the source recorded {self.end}") + (
+            f": {which}" if kind == "limit" else ""
+        )
         if self.run:
-            told = f"the source went on: up to event {self.after} it is in run {self.run} too, which has the rest"
+            told = f"continued in run {self.run}, which shares events up to {self.after}"
         elif unanswered:
             calls = "1 call has" if len(unanswered) == 1 else f"{len(unanswered)} calls have"
-            told += f"; {calls} no result ({_named(unanswered)})"
+            told += f"; {calls} no result ({_list_names(unanswered)})"
         elif self.said is None:
-            told += " (where it says so was erased)"
+            told += " (its record was erased)"
         elif self.said:
             told += f" ({self.said})"
         return told
 
 
 _SENTENCES = {
-    "finished": "finished, by its source",
+    "finished": "finished, according to its source",
     "limit": "ended by a limit of its harness",
-    "cancelled": "a person stopped it",
-    "guardrail": "a guardrail of its harness ended it",
-    "error": "an error ended it",
-    "open": "the source ends open",
-    "unknown": "the source does not say how it ended",
+    "cancelled": "stopped by the user",
+    "guardrail": "ended by a guardrail of its harness",
+    "error": "ended by an error",
+    "open": "unfinished in its source",
+    "unknown": "its source does not record how it ended",
 }
 _MOST_NAMED = 5
 
@@ -185,19 +187,19 @@ def unanswered(state: RunState) -> tuple[str, ...]:
     return tuple(call.name for call in (state.batch.calls if state.batch else ()) if call.result is None)
 
 
-def told_of(state: RunState, end: SourceEnd) -> dict[str, Any]:
+def list_end_fields(state: RunState, end: SourceEnd) -> dict[str, Any]:
     """Return the summary fields about the source's end: code, sentence, and what was left open."""
     calls = unanswered(state)
     says = {"source_end": end.end, "source_says": end.sentence(calls), "goes_on_in": end.run}
     return {**says, "unanswered": calls}
 
 
-def exported(state: RunState, end: SourceEnd) -> dict[str, str]:
+def export_end(state: RunState, end: SourceEnd) -> dict[str, str]:
     """Return the text fields of these for an export; empty if no source ended the run."""
-    return {name: said for name, said in told_of(state, end).items() if name != "unanswered" and said}
+    return {name: said for name, said in list_end_fields(state, end).items() if name != "unanswered" and said}
 
 
-def _named(calls: tuple[str, ...]) -> str:
+def _list_names(calls: tuple[str, ...]) -> str:
     more = len(calls) - _MOST_NAMED
     return ", ".join([*calls[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
@@ -205,19 +207,19 @@ def _named(calls: tuple[str, ...]) -> str:
 def source_end(stored: Stored, event: ev.Event, before: SourceEnd) -> SourceEnd:
     """Return how the source ended the run after `event`; the last statement counts.
 
-    A fork's continuation is a new run, so the source did not end it.
+    A fork's continuation is not ended by the source.
     """
     match event:
         case ev.SourceRecorded(what=what) if what.startswith(END):
             erased = stored.erased
-            return _ended(event, what.removeprefix(END), erased=erased)
+            return _parse_end(event, what.removeprefix(END), erased=erased)
         case ev.RunForked():
             return SourceEnd()
         case _:
             return before
 
 
-def _ended(event: ev.SourceRecorded, end: str, *, erased: bool) -> SourceEnd:
+def _parse_end(event: ev.SourceRecorded, end: str, *, erased: bool) -> SourceEnd:
     if end.startswith(GOES_ON):
         return SourceEnd(end="goes_on", run=end.removeprefix(GOES_ON), after=event.seq or 0)
     if erased:
@@ -225,39 +227,39 @@ def _ended(event: ev.SourceRecorded, end: str, *, erased: bool) -> SourceEnd:
     first = event.content.text.partition("\n")[0] if event.content else ""
     return SourceEnd(
         end=end, said="" if first.startswith("{") else first
-    )  # the rest of the record stands behind it
+    )  # the rest of the record follows it
 
 
-_CUT = "it is cut short, or damaged"
-_NO_RUN = "a part of it holds no run that is known"
+_CUT = "it is cut off or damaged"
+_NO_RUN = "a part contains no known run"
 
 LOST: Mapping[str, str] = MappingProxyType(
     {
-        "requests_missing": "it counts more requests to the model than it has",
-        "calls_missing": "it counts more calls than it has",
-        "result_without_call": "it has a result whose call it does not have",
-        "other_tool": "it has a result of another tool than was called",
-        "too_many_calls": "an answer in it has more calls than are read",
-        "unknown_part": "a message in it has a part of a kind that is not known",
-        CALL_UNREAD: "something in it may be a call, and is not read as one",
-        "no_place": "something of it has no place in the run",
-        "not_json": "a line of it is no JSON",
-        "no_object": "a line of it is JSON, but no object",
-        "too_long": "a line of it is too long to be read",
-        "too_deep": "a part of it is nested too deep to be read",
+        "requests_missing": "it counts more model requests than it contains",
+        "calls_missing": "it counts more calls than it contains",
+        "result_without_call": "a result has no call",
+        "other_tool": "a result names another tool than its call",
+        "too_many_calls": "a response has more calls than are read",
+        "unknown_part": "a message has a part of an unknown kind",
+        CALL_UNREAD: "something may be a call, and is not read as one",
+        "no_place": "something has no place in the run",
+        "not_json": "a line is not JSON",
+        "no_object": "a line is JSON, but not an object",
+        "too_long": "a line is too long",
+        "too_deep": "a part is nested too deeply",
         "too_many_rows": "it has more rows than are read",
-        "changed": "it was changed while it was read",
+        "changed": "it changed while it was read",
         "cut": _CUT,
         "cut_off": _CUT,
         "cut_document": _CUT,
-        "no_message": "a row of it is no message",
-        "no_messages": "a part of it has no messages",
-        "no_part": "a part of a message in it is of no known kind",
-        "no_role": "something in it is said by nobody",
-        "other_span": "a span of it has the id of another span",
-        "no_span": "a row of it is no span",
-        LEFT_BRANCH: "what was done on a branch that somebody left is in no run",
-        SUBAGENT_ROWS: "what a subagent did is in no run",
+        "no_message": "a row is not a message",
+        "no_messages": "a part has no messages",
+        "no_part": "a part of a message is of an unknown kind",
+        "no_role": "a message has no role",
+        "other_span": "two spans have the same id",
+        "no_span": "a row is not a span",
+        LEFT_BRANCH: "an abandoned branch is in no run",
+        SUBAGENT_ROWS: "the actions of a subagent are in no run",
         "no_run": _NO_RUN,
         "no_history": _NO_RUN,
         "no_steps": _NO_RUN,
@@ -288,7 +290,7 @@ def is_lost(event: ev.Event) -> bool:
     return isinstance(event, ev.Diagnosed) and event.code not in SAID_ALL_THE_SAME
 
 
-def lost(code: str) -> str:
+def describe_loss(code: str) -> str:
     """Describe what may be missing, with the code; a generic text for an unknown code."""
-    said = LOST.get(code, "it was not wholly read")
-    return f"something of the source may be in no fact: {said} ({code})"
+    said = LOST.get(code, "it was not read completely")
+    return f"data of the source may be missing: {said} ({code})"

@@ -15,7 +15,14 @@ from refold.reducers.state import NEW, RunState
 from refold.replay import known
 from refold.replay.environment import Environment, EnvironmentReader
 from refold.replay.reader import Follower, Step, event_of, follow, stored_events
-from refold.replay.source_words import SourceEnd, SourceTotals, is_lost, source_end, source_totals, told_of
+from refold.replay.source_words import (
+    SourceEnd,
+    SourceTotals,
+    is_lost,
+    list_end_fields,
+    source_end,
+    source_totals,
+)
 from refold.store.protocol import Store
 
 _LAST = 100
@@ -116,7 +123,7 @@ class Summing(Follower[RunSummary]):
 
     def take(self, step: Step) -> None:
         """Take one event. Raises as `Step.after`."""
-        # The words of two kinds are told: of what a run began with, and of what an import says of its source.
+        # Payloads are needed for the start of a run and for records of an import's source.
         stored, event = step.stored, step.event
         self.state, told = step.after, self._told
         told["started"] = told["started"] or stored.at
@@ -160,22 +167,21 @@ class Summing(Follower[RunSummary]):
             environment=self._environment.result(),
             damaged=str(self.problem) if self.problem else "",
             **self._told,
-            **told_of(state, self._ended),
+            **list_end_fields(state, self._ended),
         )
 
 
 def task_of(started: ev.RunStarted, excerpt: int | None = EXCERPT) -> str | None:
-    """Return the beginning of a run's task; None where it was erased, "" where there is none."""
+    """Return the start of a run's task; None if it was erased, "" if there is none."""
     if not started.messages:
         return ""
     return started.content.messages[-1].text[:excerpt] if started.content else None
 
 
 async def goes_on_in(store: Store, run: str) -> str:
-    """The run that has all of an imported one, and the rest, where a grown source was imported later; "" for
-    none.
+    """Return the run that continues an imported one after its source grew; "" for none.
 
-    Looked for in the last events: an import writes it at the end. Raises `Damaged`.
+    Only the last events are searched, because an import writes it at the end. Raises `Damaged`.
     """
     head, ended = await store.head(run), SourceEnd()
     for stored in await store.read_some(run, range(max(1, head.seq - _LAST), head.seq + 1)):

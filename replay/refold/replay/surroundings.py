@@ -18,7 +18,7 @@ from refold.replay.queries.rows import Side, side_of
 from refold.replay.reader import AsRecorded, Follower, Pass, Problem, Records, Step, event_of
 from refold.store.protocol import Store, Stored
 
-# What may be said of an event, or of a call, whenever it was.
+# Kinds that can refer to an event or a call from any later position.
 _LATE_EVENTS: tuple[type[ev.Event], ...] = (
     ev.ApprovalAnswered,
     ev.ApprovalRequested,
@@ -68,8 +68,8 @@ class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Position and related events of an event.
 
-    `turn` is the last request up to it, 0 before the first. `since` is nanoseconds since the run began, None
-    if times are unknown. `related` is in event order.
+    `turn` is the last request up to it, 0 before the first. `says` is a one-line summary. `since` is
+    nanoseconds since the run began, None if times are unknown. `related` is in event order.
     """
 
     turn: int
@@ -100,18 +100,18 @@ async def surrounded(
         raise DamagedLog(run, missing[0], "it is missing")
     about = {seq: event_of(each) for seq, each in stored.items()}
     try:
-        links, problem = await _linked(store, run, about)
-    except (Damaged, CannotJudge):  # of something late: what stands there is shown nevertheless
-        links, problem = await _linked(store, run, about, whole=True)
+        links, problem = await _find_links(store, run, about)
+    except (Damaged, CannotJudge):  # in a late event: the requested events are still returned
+        links, problem = await _find_links(store, run, about, whole=True)
     wanted = sorted(links.wanted())
-    others = {each.seq: _legible(each) for each in await store.read_some(run, wanted, checked=False)}
+    others = {each.seq: _decode(each) for each in await store.read_some(run, wanted, checked=False)}
     told = [
         Surrounded(stored[seq], links.about[seq], links.of(stored[seq], others)) for seq in sorted(stored)
     ]
     return told, problem
 
 
-async def _linked(
+async def _find_links(
     store: Store, run: str, about: Mapping[int, ev.Event], *, whole: bool = False
 ) -> tuple["Links", Problem | None]:
     """Return the related events and the first problem found; read to the end of the log if `whole`.
@@ -165,12 +165,12 @@ class Links(Follower["Links"]):
             self._group.append(seq)
         if seq in self.about:
             self._turns[seq], self._decided[seq] = self._turn, self._group
-        self._belongs(seq, event)
+        self._relate(seq, event)
 
     def take_late(self, step: Step) -> None:
         """Take an event of the kinds `_LATE` from any position, unless it was taken before."""
         if step.stored.seq > self._reached:
-            self._belongs(step.stored.seq, step.bare)
+            self._relate(step.stored.seq, step.bare)
 
     def _settle(self, seq: int, event: ev.Event) -> None:
         self._reached = seq
@@ -180,12 +180,12 @@ class Links(Follower["Links"]):
             isinstance(event, ev.ToolReturned) and event.error is not ToolError.IN_DOUBT
         ):
             self._running.discard(event.call)
-        # What was decided on the last of the events ends where the next fact begins.
+        # The decisions on the last event end at the next fact.
         last = seq > max(self.about) and isinstance(event, ev.Fact)
         self.settled = last and not self._left and not self._running
 
-    def _belongs(self, seq: int, event: ev.Event) -> None:
-        for noted in _noted(event):
+    def _relate(self, seq: int, event: ev.Event) -> None:
+        for noted in _list_noted(event):
             if noted in self._notes:
                 self._notes[noted].append(seq)
         if (
@@ -200,12 +200,12 @@ class Links(Follower["Links"]):
                     self._requests[seq] = event.request
 
     def result(self) -> "Links":
-        """Do nothing: the results stay in this object."""
+        """Return this object, which holds the results."""
         return self
 
     def wanted(self) -> set[int]:
         """Return the numbers of the related events."""
-        return {other for seq in self.about for other in self._of(seq)} - {0}
+        return {other for seq in self.about for other in self._list_related(seq)} - {0}
 
     def of(self, stored: Stored, others: Mapping[int, ev.Event]) -> Surroundings:
         """Return the surroundings of an event; `others` holds the wanted events that could be read."""
@@ -215,15 +215,15 @@ class Links(Follower["Links"]):
             side=side_of(event),
             says=sentence(event),
             since=max(0, stored.at - self._began) if stored.at and self._began else None,
-            calls=tuple(self._asked(seq, others)),
+            calls=tuple(self._list_calls(seq, others)),
             related=tuple(
                 Related(how=how, seq=other, kind=ev.kind_of(others[other]), says=sentence(others[other]))
-                for other, how in sorted(self._of(seq).items())
+                for other, how in sorted(self._list_related(seq).items())
                 if other in others
             ),
         )
 
-    def _of(self, seq: int) -> dict[int, How]:
+    def _list_related(self, seq: int) -> dict[int, How]:
         event, found = self.about[seq], dict[int, How]()
         fact, *decided = self._decided.get(seq, [0])
         if isinstance(event, ev.Decision):
@@ -236,7 +236,7 @@ class Links(Follower["Links"]):
             found.setdefault(self._answers[seq], "answer")
         for other in self._notes[seq]:
             found.setdefault(other, "note")
-        for other in _noted(event):
+        for other in _list_noted(event):
             found.setdefault(other, "about")
         for call in _calls(event):
             for other in self._calls[call]:
@@ -246,11 +246,11 @@ class Links(Follower["Links"]):
         found.pop(seq, None)
         return found
 
-    def _asked(self, seq: int, others: Mapping[int, ev.Event]) -> Iterator[AskedCall]:
+    def _list_calls(self, seq: int, others: Mapping[int, ev.Event]) -> Iterator[AskedCall]:
         among = {**others, seq: self.about[seq]}
         for call in _calls(self.about[seq]):
             told = [(place, among[place]) for place in self._calls[call] if place in among]
-            ran = _edited(call, [event for _, event in told])
+            ran = _find_edit(call, [event for _, event in told])
             for place, event in told:
                 if isinstance(event, ev.ModelResponded):
                     index = next(index for index, each in enumerate(event.calls) if each.id == call)
@@ -263,7 +263,7 @@ class Links(Follower["Links"]):
                     )
 
 
-def _edited(call: str, told: Sequence[ev.Event]) -> str | None:
+def _find_edit(call: str, told: Sequence[ev.Event]) -> str | None:
     """Return the last edited arguments of a call, None if an approver did not edit them."""
     for event in reversed(told):
         if isinstance(event, ev.ApprovalAnswered) and event.content and call in event.content.arguments:
@@ -271,7 +271,7 @@ def _edited(call: str, told: Sequence[ev.Event]) -> str | None:
     return None
 
 
-def _legible(stored: Stored) -> ev.Event:
+def _decode(stored: Stored) -> ev.Event:
     """Return the event with its payload, or without it if the payload cannot be read."""
     try:
         return event_of(stored)
@@ -283,7 +283,7 @@ def _calls(event: ev.Event) -> Sequence[str]:
     return details_of(event.fact if isinstance(event, ev.LateResult) else event, {}).call
 
 
-def _noted(event: ev.Event) -> Iterable[int]:
+def _list_noted(event: ev.Event) -> Iterable[int]:
     match event:
         case ev.ContentErased(seqs=seqs):
             return seqs

@@ -12,14 +12,14 @@ from refold.reducers.messages import Usage
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt, Refuser, Replay, ToolError
 from refold.replay import figures, known
-from refold.replay.kinds.arguments import UNKNOWN, Effect, effect_of, elided, is_harmful, shown_argument
+from refold.replay.kinds.arguments import UNKNOWN, Effect, effect_of, elided, is_harmful, short_argument
 from refold.replay.kinds.table import kind_for, remark
 from refold.replay.reader import Follower, Step, Steps, stored_events
 from refold.replay.source_words import cuts
 from refold.replay.summary import EXCERPT, RunSummary, summary
 from refold.store.protocol import Store
 
-_BESIDE = 20  # remarks of one turn about the source that it was imported from
+_BESIDE = 20  # maximum remarks per turn about the source of an import
 
 
 WAITING = "waiting"
@@ -32,19 +32,17 @@ _PERHAPS_RAN = frozenset(
 
 
 class CallRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a turn. `result` is `ok`, an error class, `unmarked` where its source says neither,
-    `refused`, or `open` while nothing came back.
+    """A call of a turn.
 
-    `waiting` for a person's approval. `not_recorded`: the source of an imported run does not say how it
-    ended.
+    `result` is `ok`, an error class, `unmarked` (status not recorded), `refused`, `open` (no result yet),
+    `waiting` (for approval), or `not_recorded` (an imported run whose source has no result). A call with an
+    unknown outcome is `doubted`; after an operator's finding, until the model gets it, `happened` or
+    `unknown`; if it did not happen, it is `open` again.
 
-    While nobody knows how it ended it is `doubted`; then, until the model is told, what was found out:
-    `happened` or `unknown`. One that did not happen is open again.
-
-    `argument` is its main argument (`refold.replay.kinds.arguments`), of a long one head and tail, None where
-    it was erased. `size` is in bytes before the cap, `duration` in nanoseconds, None where nobody took it.
-    `failed`: whether it did, None where nobody knows, or it did not run. `seq` is the event that says how it
-    ended, 0 while none does. `effect` is what it asks to change, whether it ran or not.
+    `argument` is its main argument (`refold.replay.kinds.arguments`), shortened in the middle, None if
+    erased. `size` is in bytes before the cap, `duration` in nanoseconds, None if not measured. `failed` is
+    None if unknown or if it did not run. `seq` is the event of its end, 0 if there is none. `effect` is what
+    it would change, whether it ran or not.
     """
 
     id: str
@@ -70,14 +68,13 @@ class CallRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn: one request with what followed from it, counted from 1. `first` and `last` are event numbers,
-    and so is `answer`, 0 while there is none.
+    """A turn: one request with everything that follows from it, counted from 1.
 
-    `text` is the first characters of the answer, None where it was erased or there is none yet; `chars`
-    counts all of it. `duration` is from the request to the last fact or decision of the turn, nanoseconds: a
-    note or an erasure of a year later is no part of it. `cost_nanousd` is None where no price is known.
-    `marks` say in words what else happened: retries, prunes, guards, refusals. `purpose` is `grace` for the
-    one request that a limit granted, which is no step.
+    `first`, `last` and `answer` are event numbers; `answer` is 0 without a response. `text` is the start of
+    the response, None if erased or missing; `chars` is its full length. `duration` is from the request to the
+    last fact or decision of the turn in nanoseconds, without later notes and erasures. `cost_nanousd` is None
+    if no price is known. `marks` describe what else happened: retries, compaction, guards, refusals.
+    `purpose` is `grace` for the request that a limit grants, which is not a step.
     """
 
     step: int
@@ -127,13 +124,13 @@ async def turns(store: Store, run: str, upto: int) -> AsyncIterator[TurnRow]:
 
 
 class Teller(Follower[Sequence[TurnRow]]):
-    """Builds turns and returns each when it is complete. Holds only the current one."""
+    """Builds turns and passes each to `tell` when it is complete. Holds only the current one."""
 
     def __init__(self, tell: Callable[[TurnRow], None]) -> None:
         self._tell = tell
         self._turn: TurnRow | None = None
         self._read_only = frozenset[str]()
-        # What happens before a request belongs to the turn that the request opens.
+        # Events before a request belong to the turn of that request.
         self._pending: list[str] = []
 
     def take(self, step: Step) -> None:
@@ -148,61 +145,62 @@ class Teller(Follower[Sequence[TurnRow]]):
                     each.name for each in event.tools if each.replay is Replay.READ_ONLY
                 )
             case ev.ModelResponded():
-                self._change(seq, at, answer=seq, **_answered(event, self._read_only))
+                self._change(seq, at, answer=seq, **_response_fields(event, self._read_only))
             case ev.ToolReturned(refused_by=Refuser()):
-                self._call(seq, at, event.call, result=known.REFUSED, size=event.output_bytes)
+                self._change_call(seq, at, event.call, result=known.REFUSED, size=event.output_bytes)
             case ev.ToolReturned():
-                self._call(
+                self._change_call(
                     seq, at, event.call, result=known.outcome(event), size=event.output_bytes, cut=event.cut,
                     duration=known.took(event.duration), failed=known.failed(event),
                 )  # fmt: skip
             case ev.RunResumed() | ev.DoubtResolved():
-                self._doubt(seq, at, event)
+                self._take_doubt(seq, at, event)
             case ev.CallRefused():
-                self._call(seq, at, event.call, result=known.REFUSED)
+                self._change_call(seq, at, event.call, result=known.REFUSED)
             case ev.ApprovalRequested() | ev.ApprovalAnswered():
-                self._approval(seq, at, event)
+                self._take_approval(seq, at, event)
             case ev.RunForked():
-                # The request that it makes anew was never made here: what follows is no second attempt.
+                # The repeated request is not a second attempt: the first one was made in the parent.
                 self._change(seq, at, attempts=self._turn.attempts - event.again if self._turn else 0)
             case _:
                 pass
         self._remark(seq, at, event)
 
-    def _approval(self, seq: int, at: int, event: ev.ApprovalRequested | ev.ApprovalAnswered) -> None:
+    def _take_approval(self, seq: int, at: int, event: ev.ApprovalRequested | ev.ApprovalAnswered) -> None:
         if isinstance(event, ev.ApprovalRequested):
             found = dict.fromkeys(event.calls, WAITING)
         else:
             found = {each.call: "open" for each in event.answers if each.decision in ("approve", "edit")}
         for call, result in found.items():
-            self._call(seq, at, call, result=result)
+            self._change_call(seq, at, call, result=result)
 
-    def _doubt(self, seq: int, at: int, event: ev.RunResumed | ev.DoubtResolved) -> None:
+    def _take_doubt(self, seq: int, at: int, event: ev.RunResumed | ev.DoubtResolved) -> None:
         calls, known = (
             ((event.call,), event.doubt) if isinstance(event, ev.DoubtResolved) else (event.in_doubt, None)
         )
         for call in calls:
-            self._call(seq, at, call, result="open" if known is Doubt.DID_NOT else str(known or "doubted"))
+            self._change_call(
+                seq, at, call, result="open" if known is Doubt.DID_NOT else str(known or "doubted")
+            )
 
     def result(self) -> Sequence[TurnRow]:
-        """Return the current turn so far; None before the first."""
+        """Return the current turn so far; empty before the first."""
         return [replace(turn, marks=(*turn.marks, *self._pending)) for turn in (self._turn,) if turn]
 
     def _request(self, seq: int, at: int, event: ev.ModelRequested) -> None:
         last = self._turn
-        # A step that was given back, and the one request that a limit grants, share a number with the turn
-        # before.
+        # A repeated step, and the request that a limit grants, have the number of the previous turn.
         if last is not None and last.step == event.step and not last.stop and last.purpose == event.purpose:
             self._change(seq, at, attempts=last.attempts + 1)
             return
         if last is not None:
             self._tell(last)
-        marks = (*self._pending, *_shown_once(event))
+        marks = (*self._pending, *_list_request_texts(event))
         self._turn = TurnRow(step=event.step, first=seq, last=seq, at=at, marks=marks, purpose=event.purpose)
         self._pending.clear()
 
     def _change(self, seq: int, at: int | None, **fields: object) -> None:
-        """Apply an event that takes part of the turn's time; return None for other events."""
+        """Change the current turn; `at` is None for events that do not extend its duration."""
         if self._turn is not None:
             took = self._turn.duration if at is None else known.took(at - self._turn.at)
             self._turn = replace(self._turn, last=seq, duration=took, **fields)
@@ -213,27 +211,27 @@ class Teller(Follower[Sequence[TurnRow]]):
         early = turn is None or cut or kind_for(event).marks == "next"
         marks = self._pending if early or turn is None else turn.marks
         if isinstance(event, ev.SourceRecorded | ev.Diagnosed) and (said in marks or len(marks) >= _BESIDE):
-            said = ""  # a source may repeat itself without end: once is enough to know where to look
+            said = ""  # a source may repeat a remark many times
         if not early:
             beside = isinstance(event, ev.Annotation)
             self._change(seq, None if beside else at, marks=(*marks, said) if said else marks)
         elif said:
             self._pending.append(said)
 
-    def _call(self, seq: int, at: int, call: str, **fields: object) -> None:
+    def _change_call(self, seq: int, at: int, call: str, **fields: object) -> None:
         if self._turn is not None:
             rows = (replace(row, seq=seq, **fields) if row.id == call else row for row in self._turn.calls)
             self._change(seq, at, calls=tuple(rows))
 
 
-def _shown_once(event: ev.ModelRequested) -> Iterator[str]:
-    # A nudge goes with every request, and says nothing about this one.
-    yield from (f"shown once {text.text}" for text in event.request_only if text.text != "nudge")
+def _list_request_texts(event: ev.ModelRequested) -> Iterator[str]:
+    # A nudge is in every request, so it is not worth a remark.
+    yield from (f"sent once: {text.text}" for text in event.request_only if text.text != "nudge")
     if event.model:
-        yield f"asked {event.model}"
+        yield f"model {event.model}"
 
 
-def _answered(event: ev.ModelResponded, read_only: frozenset[str]) -> dict[str, object]:
+def _response_fields(event: ev.ModelResponded, read_only: frozenset[str]) -> dict[str, object]:
     content = event.content
     texts = content.arguments if content else ()
     calls: list[CallRow] = []
@@ -243,7 +241,7 @@ def _answered(event: ev.ModelResponded, read_only: frozenset[str]) -> dict[str, 
             CallRow(
                 id=call.id,
                 name=call.name,
-                argument=None if given is None else shown_argument(given, EXCERPT),
+                argument=None if given is None else short_argument(given, EXCERPT),
                 effect=effect_of(call.name, given, read_only=call.name in read_only),
             )
         )
@@ -257,15 +255,15 @@ def _answered(event: ev.ModelResponded, read_only: frozenset[str]) -> dict[str, 
     }
 
 
-_MOST, _NAME = 6, 40  # tools that are named, characters of a name
-_LEAST = 2  # changes that are named behind the harmful ones, however many those are
+_MOST, _NAME = 6, 40  # maximum number of tools and length of a name
+_LEAST = 2  # minimum number of other changes listed after the harmful ones
 _REDIRECTION = "> "
 
 
 def tally(turns: Iterable[TurnRow]) -> str:
-    """`18 turns, 12 Bash, 3 Edit, 1 failed, 1 without a result`.
+    """Summarize turns: `18 turns, 12 Bash, 3 Edit, 1 failed, 1 without a result`.
 
-    Not harmless yet: tools are named as the log names them.
+    Not sanitized: tool names are those of the log.
     """
     count, tools, ends = 0, Counter[str](), Counter[str]()
     for turn in turns:
@@ -298,16 +296,15 @@ def _end(call: CallRow) -> str:
 
 
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
-    """What the calls of a run changed, judged by their tools and commands: see
-    `refold.replay.kinds.arguments`.
+    """Changes made by the calls of a run, judged by tools and commands: see `refold.replay.kinds.arguments`.
 
     `made` lists each change, the number of calls that made it, and its first event: `("git push", 2, 103)`.
-    The first `harmful` of them reach outside of the project or destroy something; the others follow by
-    frequency, files written by redirection (`> notes.txt`) last. Calls that were refused, or that their tool
-    did not accept, are left out. Failed calls are included, since they may have changed something before they
-    failed; `failed` counts them. `doubtful` counts calls that would have changed something and are not known
-    to have run, as those that were cancelled. `unknown` counts calls whose tool or command is not known, of
-    `calls` in all.
+    The first `harmful` ones reach outside of the project or destroy something; the others are ordered by
+    frequency, with files written by redirection (`> notes.txt`) last. Calls that were refused, or that their
+    tool did not accept, are left out. Failed calls are included, since they may have changed something before
+    they failed; `failed` counts them. `doubtful` counts calls that would have changed something and may not
+    have run, such as cancelled ones. `unknown` counts calls with an unknown tool or command, of `calls` in
+    total.
     """
 
     calls: int = 0
@@ -318,18 +315,21 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     unknown: int = 0
 
     def __str__(self) -> str:
-        """`1 git push, 4 Edit (1 failed); 14 calls unknown`; `nothing` where all calls only read.
+        """Summarize: `1 git push, 4 Edit (1 failed); 14 calls unknown`; `nothing` if all calls only read.
 
-        Not harmless yet.
+        Not sanitized.
         """
         verbs = [each for each in self.made if not each[0].startswith(_REDIRECTION)]
         files, shown = len(self.made) - len(verbs), max(_MOST, self.harmful + _LEAST)
         others = sum(number for _, number, _ in verbs[shown:])
         told = [f"{figures.count(number)} {what}" for what, number, _ in verbs[:shown]]
-        told += [_counted(files, "file", " written by redirection"), _counted(others, "other change")]
+        told += [
+            _count_phrase(files, "file", " written by redirection"),
+            _count_phrase(others, "other change"),
+        ]
         failed = f" ({figures.count(self.failed)} failed)" if self.failed else ""
-        doubtful = _counted(self.doubtful, "call", " not known to have run")
-        unknown = _counted(self.unknown, "call", " unknown")
+        doubtful = _count_phrase(self.doubtful, "call", " not known to have run")
+        unknown = _count_phrase(self.unknown, "call", " unknown")
         made = ", ".join(filter(None, told)) + failed
         return "; ".join(filter(None, [made, doubtful, unknown])) or "nothing"
 
@@ -358,7 +358,7 @@ class EffectCounter:
                 self._made[name] = (number + 1, first)
 
     def result(self) -> Effects:
-        """What was found in the turns so far: harmful changes first, then the most frequent."""
+        """Return the changes so far: harmful ones first, then the most frequent."""
         made = sorted(((what, *found) for what, found in self._made.items()), key=_rank)
         return Effects(
             calls=self._calls,
@@ -370,7 +370,7 @@ class EffectCounter:
         )
 
 
-def _counted(number: int, what: str, more: str = "") -> str:
+def _count_phrase(number: int, what: str, more: str = "") -> str:
     return figures.counted(number, what) + more if number else ""
 
 

@@ -20,9 +20,9 @@ from refold.store.checks import FORKED, can_name
 from refold.store.protocol import Store, Stored
 from refold.store.verify_bundle import UNNAMED, UnexplainedErasures, child_differs, ended_child
 
-UNSEALED = "that nothing was cut off at the end: the log is not sealed, or no key was given"
-NO_SEAL = "that nothing was cut off at the end: no seal that was checked covers it"
-UNKEYED = "that nobody who could write the store computed the whole chain anew: the chain has no key"
+UNSEALED = "that no events were removed at the end: the log is not sealed, or no key was given"
+NO_SEAL = "that no events were removed at the end: no checked signed checkpoint covers the log"
+UNKEYED = "that no writer of the store recomputed the whole chain: the chain has no key"
 
 _CHILD_ENDED = ev.kind_of(ev.ChildEnded)
 _SIZED = frozenset(ev.kind_of(each) for each in SIZED)
@@ -46,13 +46,12 @@ class Prefix(msgspec.Struct, frozen=True, kw_only=True):
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """Result of checking a log, and what remains not proven.
 
-    `events` were checked, of which `contents` have a payload and `erased` had one; `digests` counts state
-    digests derived again. `hash` is the log head's, hex. `unjudged`: a newer refold wrote the log from
-    `problem.seq` on. `unweighed` facts have sizes that cannot be measured here, because of `unweighable`;
-    their sizes are taken as recorded. `sealed` is the last event covered by a signed checkpoint (0: none),
-    through `heads` entries; None if checkpoints were not checked. `loose` of the `erased` have their erasure
-    record later in the log. `prefixes` are the runs that a fork continues, oldest first; their events were
-    checked with it.
+    `events` were checked: `contents` have a payload, `erased` had one. `digests` counts state digests derived
+    again. `hash` is the log head's, hex. `unjudged`: a newer refold wrote the log from `problem.seq` on.
+    `unweighed` facts have sizes that cannot be measured here, because of `unweighable`; their sizes are taken
+    as recorded. `sealed` is the last event covered by a signed checkpoint (0: none), through `heads` entries;
+    None if checkpoints were not checked. `loose` of the `erased` have their erasure record later in the log.
+    `prefixes` are the runs that a fork continues, oldest first; their events were checked with it.
     """
 
     run: str
@@ -133,7 +132,7 @@ class Verifier(Follower[Verification]):
 
     def __init__(self, run: str, *, sealed: int = 0) -> None:
         self._run = run
-        self._owner = ""  # of the event before: of a fork's prefix another run
+        self._owner = ""  # run of the preceding event: another one in a fork's prefix
         self._prefixes: list[Prefix] = []
         self.ended: list[Stored] = []
         """Recorded ends of child runs, to be compared with their logs."""
@@ -148,7 +147,7 @@ class Verifier(Follower[Verification]):
 
     def take(self, step: Step) -> None:
         """Check one event. After an invalid event, nothing can be verified."""
-        stored, problem = step.stored, self._wrong(step)
+        stored, problem = step.stored, self._find_problem(step)
         if problem is not None:
             self._wrongs = Problem(seq=stored.seq, kind=stored.kind, problem=problem)
             self.over = True
@@ -171,7 +170,7 @@ class Verifier(Follower[Verification]):
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:
-        """Return the runs that a fork continues, as far as it was read."""
+        """Return the runs that a fork continues, up to the last event read."""
         return tuple(self._prefixes)
 
     def notice(self, stored: Stored, upto: int) -> None:
@@ -188,7 +187,10 @@ class Verifier(Follower[Verification]):
             digests=self._digests,
             hash=self._head.hash.hex(),
             agent_state=str(self._state.agent_state),
-            problem=self._wrongs or self._cut_off() or self._stranger() or self._unnamed(),
+            problem=self._wrongs
+            or self._find_truncation()
+            or self._find_foreign_end()
+            or self._find_unexplained_erasure(),
             unjudged=self._unjudged,
             loose=self._bare.loose,
             prefixes=self.prefixes,
@@ -198,24 +200,24 @@ class Verifier(Follower[Verification]):
             cut=self._cut,
         )
 
-    def _cut_off(self) -> Problem | None:
-        # What comes after the last event cannot be read, or it cannot be known whether anything does.
+    def _find_truncation(self) -> Problem | None:
+        # Later events cannot be read, or may be missing.
         if self.problem is None:
             return None
         return Problem(seq=self._head.seq + 1, kind="", problem=str(self.problem))
 
-    def _stranger(self) -> Problem | None:
-        # Known at the end only: a fork begins with its parent's events.
+    def _find_foreign_end(self) -> Problem | None:
+        # Only known at the end: a fork begins with its parent's events.
         if self._owner in ("", self._run):
             return None
         return Problem(seq=self._head.seq, kind="", problem=f"it is an event of run {self._owner}")
 
-    def _unnamed(self) -> Problem | None:
-        # Known at the end only: a notice comes after what it names.
+    def _find_unexplained_erasure(self) -> Problem | None:
+        # Only known at the end: an erasure record comes after the events that it names.
         first = self._bare.first
         return first and Problem(seq=first[0], kind=first[1], problem=UNNAMED)
 
-    def _wrong(self, step: Step) -> str | None:
+    def _find_problem(self, step: Step) -> str | None:
         stored = step.stored
         if self._owner not in ("", stored.run) and stored.kind != FORKED:
             return f"it is an event of run {stored.run}"
@@ -223,67 +225,69 @@ class Verifier(Follower[Verification]):
         if broken is not None:
             return broken
         if stored.at < self._at:
-            return f"its time is {self._at - stored.at} ns before the event's before it"
+            return f"its time is {self._at - stored.at} ns before that of the event before it"
         self._at = stored.at
         try:
-            return self._misread(step)
+            return self._check_event(step)
         except RefoldError as error:
-            # Of what cannot stand here: why, without the place, which is told beside it.
+            # Reason without the place, which is reported separately.
             why = error.__cause__ if isinstance(error.__cause__, RefoldError) else error
             self._unjudged = isinstance(why, CannotJudge)
             return str(why)
 
-    def _misread(self, step: Step) -> str | None:
+    def _check_event(self, step: Step) -> str | None:
         stored, event = step.stored, step.event
-        problem = self._misplaced(stored, event) or _miswritten(stored, event) or self._contradicted(step)
+        problem = (
+            self._check_place(stored, event) or _check_encoding(stored, event) or self._check_state(step)
+        )
         if problem is None:
             self._state = step.after
         return problem
 
-    def _misplaced(self, stored: Stored, event: ev.Event) -> str | None:
+    def _check_place(self, stored: Stored, event: ev.Event) -> str | None:
         if isinstance(event, ev.Fact | ev.Annotation) and event.at != stored.at:
-            return f"its header says it happened at {stored.at}, its body at {event.at}"
+            return f"its header has the time {stored.at}, its body {event.at}"
         if isinstance(event, ev.RunStarted | ev.RunForked) and event.run != stored.run:
             return f"its body is of run {event.run}"
         if isinstance(event, ev.RunForked):
             before = (self._owner, self._head.seq, self._head.hash.hex())
             if before != (event.parent, event.parent_seq, event.parent_hash) or stored.run == self._owner:
-                return f"it goes on from event {event.parent_seq} of run {event.parent}, it says, and stands elsewhere"
+                return f"it is recorded as a fork of event {event.parent_seq} of run {event.parent}, but follows another event"
         return None
 
-    def _contradicted(self, step: Step) -> str | None:
+    def _check_state(self, step: Step) -> str | None:
         """Return what contradicts the preceding state."""
         event, fact = step.event, _fact_of(step.event)
-        if fact is not None and (unlike := self._misfit(step.before, fact)):
+        if fact is not None and (unlike := self._check_sizes(step.before, fact)):
             return unlike
         self._cut += isinstance(event, ev.ToolReturned) and event.cut and event.content is not None
-        return self._wrong_digest(step.before, event) if isinstance(event, ev.StateDigested) else None
+        return self._check_digest(step.before, event) if isinstance(event, ev.StateDigested) else None
 
-    def _misfit(self, state: RunState, fact: ev.Fact) -> str:
+    def _check_sizes(self, state: RunState, fact: ev.Fact) -> str:
         try:
             return misfit(state, fact)
         except MissingTokenizer as error:
             self._unweighed, self._unweighable = self._unweighed + 1, str(error)
             return ""
 
-    def _wrong_digest(self, state: RunState, event: ev.StateDigested) -> str | None:
+    def _check_digest(self, state: RunState, event: ev.StateDigested) -> str | None:
         self._digests += 1
         derived = state_digest(state)
         if derived.state != event.state:
-            return "the state that the log folds to is not the state that was digested here"
+            return "the state of the log here differs from the recorded digest"
         wrong = [name for name, digest in derived.guards.items() if event.guards.get(name) != digest]
-        return f"the state of guard {wrong[0]!r} is not the one that was digested here" if wrong else None
+        return f"the state of guard {wrong[0]!r} differs from the recorded digest" if wrong else None
 
 
-def _miswritten(stored: Stored, event: ev.Event) -> str | None:
-    if _read_otherwise(stored, event):
-        return "a field stands twice in it: one reader goes by the first, another by the last"
-    if stored.content_digest is None and _says_something(event):
-        return "what was said is gone, and so is the digest of it, which an erasure leaves"
+def _check_encoding(stored: Stored, event: ev.Event) -> str | None:
+    if _is_ambiguous(stored, event):
+        return "it has a duplicate field: JSON readers differ in which one they use"
+    if stored.content_digest is None and _has_text(event):
+        return "its payload is missing, and so is the payload's digest, which an erasure keeps"
     if not _are_digested(stored, event):
-        return "the digest in its body is not that of its content"
+        return "the digest in its body does not match its payload"
     if isinstance(event, ev.LateResult) and event.fact.at != event.at:
-        return f"its body says it happened at {event.at}, and at {event.fact.at}"
+        return f"its body has two times: {event.at} and {event.fact.at}"
     return None
 
 
@@ -311,13 +315,11 @@ def _frames_words(event: ev.Event) -> bool:
     return gap is not None and bool(gap.source or gap.sources)
 
 
-def _read_otherwise(stored: Stored, event: ev.Event) -> bool:
+def _is_ambiguous(stored: Stored, event: ev.Event) -> bool:
     """Return whether JSON readers could differ: SQLite uses the first of duplicate fields."""
     parts = [stored.body, stored.content or b"null"]
     if not isinstance(event, ev.UnknownAnnotation):
-        written = codec.encode(
-            event
-        )  # what refold writes has no field twice, and most logs are as it wrote them
+        written = codec.encode(event)  # refold writes no duplicate fields, and most logs are unchanged
         ours = (written.body, written.content or b"null")
         parts = [part for part, mine in zip(parts, ours, strict=True) if part != mine]
     return any(map(_doubles, parts))
@@ -336,7 +338,7 @@ def _once(pairs: list[tuple[str, object]]) -> None:
         raise KeyError
 
 
-def _says_something(event: ev.Event) -> bool:
+def _has_text(event: ev.Event) -> bool:
     """Return whether the event had text, so that it must have a digest."""
     match event:
         case ev.RunForked(size=size):

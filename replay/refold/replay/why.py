@@ -84,8 +84,8 @@ async def why(store: Store, run: str, seq: int | None = None, registry: Registry
         if seq is not None or not isinstance(event, Annotation):
             last, reached = stored.seq, event
     if fact is None or reached is None or not (last == at or isinstance(reached, Decision)):
-        said = "there is no event" if reached is None else f"event {last} is a {kind_of(reached)}"
-        raise WrongUse(f"run {run}: {said}: nothing was decided there; take an event before it")
+        said = "the log has no such event" if reached is None else f"event {last} is a {kind_of(reached)}"
+        raise WrongUse(f"run {run}: {said}: no decision was made there; use an earlier event")
     found, made = asked(before, fact, registry, None if last == at else last - at)
     return Reasons(
         run=run,
@@ -174,7 +174,7 @@ Changes = Mapping[str, str | None]
 They apply in order. Fields with default values are absent, as in the JSON of a state, except the agent state.
 """
 
-# What the row of an event tells already, and what is as long as the run.
+# Fields that an event's row has already, and those as long as the run.
 _LEFT_OUT: Mapping[type, frozenset[str]] = {
     RunState: frozenset({"seq", "at"}),
     Window: frozenset({"chunks", "digest"}),
@@ -188,55 +188,55 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def state_changes(before: RunState | None, after: RunState) -> Changes:
-    """Return the fields that differ after an event; all fields if there was no state before.
+    """Return the fields that differ after an event; all fields if there is no preceding state.
 
     `seq`, `at` and the window's references are left out; the window's counts, totals and ranges are included.
     Policy and tools are given as the event that set them, and collections of more than a dozen entries as
     their length. A dot within a key is written `\\.`.
     """
-    return _told(_changed("", before, after), after)
+    return _number_events(_list_changes("", before, after), after)
 
 
-def _told(changes: Iterator[tuple[str, str | None]], after: RunState) -> Changes:
+def _number_events(changes: Iterator[tuple[str, str | None]], after: RunState) -> Changes:
     told = dict(changes)
     for path in _RECORDED & told.keys():
         told[path] = str(after.seq)
     return told
 
 
-def _changed(path: str, before: Any, after: Any) -> Iterator[tuple[str, str | None]]:
+def _list_changes(path: str, before: Any, after: Any) -> Iterator[tuple[str, str | None]]:
     if before is after:
         return
     if path in _RECORDED:
         if before != after:
-            yield path, ""  # the event that brought it, once it is known
+            yield path, ""  # the event that set it, if known
         return
     if isinstance(after, msgspec.Struct) and type(before) is type(after):
         for name, default in _shape(type(after)):
             old, new = getattr(before, name), getattr(after, name)
             if old is not new:
-                yield from _changed(
-                    _below(path, name), _present(name, default, old), _present(name, default, new)
+                yield from _list_changes(
+                    _below(path, name), _strip_default(name, default, old), _strip_default(name, default, new)
                 )
         return
-    yield from _replaced(path, before, after)
+    yield from _list_replacements(path, before, after)
 
 
-def _replaced(path: str, before: Any, after: Any) -> Iterator[tuple[str, str | None]]:
+def _list_replacements(path: str, before: Any, after: Any) -> Iterator[tuple[str, str | None]]:
     """Return the changes of a value whose structure changed or that was removed."""
     old, new = _parts(before), _parts(after)
     if old is not None and new is not None:
         for key in (*(key for key in old if key not in new), *new):
-            yield from _changed(_below(path, key), old.get(key), new.get(key))
+            yield from _list_changes(_below(path, key), old.get(key), new.get(key))
         return
-    was, told = (None if each is None else _written(each) for each in (before, after))
+    was, told = (None if each is None else _format_value(each) for each in (before, after))
     if was == told and old is new:
         return
     if old or (was is not None and told is None):
         yield path, None
     if new is not None:
         for key, value in new.items():
-            yield from _changed(_below(path, key), None, value)
+            yield from _list_changes(_below(path, key), None, value)
     elif told is not None:
         yield path, told
 
@@ -245,7 +245,7 @@ def _below(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _written(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return a value as JSON text; a long list as its length."""
     if isinstance(value, tuple | dict):
         count = len(cast("dict[str, Any]", value))
@@ -256,7 +256,7 @@ def _written(value: Any) -> str:
 
 def _parts_of(value: msgspec.Struct) -> dict[str, Any]:
     shape = _shape(type(value))
-    told = ((name, _present(name, default, getattr(value, name))) for name, default in shape)
+    told = ((name, _strip_default(name, default, getattr(value, name))) for name, default in shape)
     return {name: each for name, each in told if each is not None}
 
 
@@ -267,7 +267,7 @@ def _parts(value: Any) -> dict[str, Any] | None:
     if isinstance(value, tuple | dict) and len(cast("dict[str, Any]", value)) > _MOST:
         return None
     if isinstance(value, dict):
-        return {_escaped(str(key)): each for key, each in cast("dict[str, Any]", value).items()}
+        return {_escape(str(key)): each for key, each in cast("dict[str, Any]", value).items()}
     if isinstance(value, tuple) and any(
         isinstance(each, msgspec.Struct) for each in cast("tuple[object, ...]", value)
     ):
@@ -275,7 +275,7 @@ def _parts(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def _present(name: str, default: Any, value: Any) -> Any:
+def _strip_default(name: str, default: Any, value: Any) -> Any:
     """Return the value of a field, None for its default, which the JSON of a state omits."""
     if name == _ALWAYS or value is None:
         return value
@@ -313,10 +313,10 @@ def members(listed: tuple[object, ...]) -> dict[str, Any]:
 
 
 def _name(value: object) -> str:
-    return _escaped(str(getattr(value, "name", "") if hasattr(value, "own") else getattr(value, "id", "")))
+    return _escape(str(getattr(value, "name", "") if hasattr(value, "own") else getattr(value, "id", "")))
 
 
-def _escaped(key: str) -> str:
+def _escape(key: str) -> str:
     return key.replace(".", "\\.")
 
 

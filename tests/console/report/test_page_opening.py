@@ -124,7 +124,7 @@ def test_the_first_screen_says_what_was_changed(harmful: Path, look: Look) -> No
     """
     opened = look(harmful)
     told = " ".join(opened.page.inner_text("header .outcome").split())
-    assert "finished, by its source" in told
+    assert "finished, according to its source" in told
     assert "1 error changed" in told
     assert told.endswith("1 git reset, 1 git push, 1 git fetch (1 failed); 1 call unknown")
     calls = [each for turn in read(harmful).data["turns"] for each in turn["calls"]]

@@ -1,4 +1,1 @@
-"""Exports: logs in the shapes that other programs read.
-
-Each takes events in order, and holds no more than a turn of them.
-"""
+"""Exports of logs in formats that other programs read. Each holds at most one turn of events in memory."""

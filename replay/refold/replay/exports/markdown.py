@@ -1,7 +1,7 @@
-"""A run for an incident ticket, in Markdown.
+"""A run as Markdown, for an incident ticket.
 
-Nothing that a log says is ever markup: it stands in code, between fences longer than any in it, with what
-cannot be seen or moves a cursor shown as its escape. Long texts are cut, and say where the rest is.
+Text from a log is never parsed as markup: it is code, in fences longer than any in the text, and invisible or
+control characters are escaped. Long texts are shortened, with a reference to the full text.
 """
 
 import re
@@ -18,7 +18,7 @@ from refold.reducers.vocabulary import NANO
 from refold.replay import figures, known
 from refold.replay.audit import Audit, Auditor
 from refold.replay.figures import by
-from refold.replay.kinds.arguments import called, sole_argument
+from refold.replay.kinds.arguments import format_call, sole_argument
 from refold.replay.kinds.sentences import SHOWN
 from refold.replay.kinds.table import kind_for, remark, sentence
 from refold.replay.reader import Follower, Step, events, follow, stored_events
@@ -29,9 +29,9 @@ _SAID = {LimitUnit.NANOSECONDS: "s", LimitUnit.NANO_USD: "USD"}
 
 
 class Checks(Follower[Iterator[tuple[str, str]]]):
-    """What a log goes by, beside the audit of `auditor`, which is to follow it too.
+    """Collects the check results for the header. `auditor` must follow the same log.
 
-    `code` makes a text code within a line.
+    `code` formats a text as inline code.
     """
 
     def __init__(self, auditor: Auditor, code: Callable[[str], str]) -> None:
@@ -52,7 +52,7 @@ class Checks(Follower[Iterator[tuple[str, str]]]):
             self._source = self._source or event
 
     def result(self) -> Iterator[tuple[str, str]]:
-        """The lines, each with its name."""
+        """Return the lines, each with its name."""
         if self._source is not None:
             where = f"{self._code(self._source.format)}, SHA-256 {self._code(self._source.source)}"
             yield (
@@ -67,20 +67,20 @@ class Checks(Follower[Iterator[tuple[str, str]]]):
             )
         if self._hash:
             yield (
-                "Chain head",
-                f"{self._code(self._hash)}: hold it against what `refold verify` says, or against a seal",
+                "Log head",
+                f"{self._code(self._hash)}: compare it with `refold verify` or with a signed checkpoint",
             )
         yield "Audit", self._verdict(self._auditor.result())
 
     def _verdict(self, found: Audit) -> str:
         if self._auditor.problem is not None:
-            return f"not to its end: {self._code(str(self._auditor.problem))}"
+            return f"incomplete: {self._code(str(self._auditor.problem))}"
         if found.differences:
             first = found.findings[0]
             return f"**differs** in {found.differences}, first at event {first.seq}: {self._code(first.kind)} is {first.difference}"
         if found.unjudged:
-            blind = self._code("; ".join(found.blind)) if found.blind else "their words were erased"
-            return f"agrees as far as it can be judged; {found.unjudged} facts cannot be: {blind}"
+            blind = self._code("; ".join(found.blind)) if found.blind else "payloads erased"
+            return f"agrees, but {found.unjudged} facts are inconclusive: {blind}"
         return f"agrees: {found.decisions} decisions derived again from {found.facts} facts, rules version {found.rules}"
 
 
@@ -96,13 +96,13 @@ def _limit(limit: Limit, code: Callable[[str], str]) -> str:
 
 
 MOST_CHARS = 2000
-"""Characters of one text that are shown."""
+"""Maximum characters of one text."""
 
 MOST_DECISIVE = 40
-"""Decisive events that are listed at the top: the first half and the last half of them."""
+"""Maximum decisive events listed at the top: half of them the first ones, half the last ones."""
 
 Harmless = Callable[[str], str]
-"""Makes text harmless: what cannot be seen or moves a cursor becomes its escape; line ends stay."""
+"""Sanitizes text: invisible and control characters are escaped, except line ends."""
 
 _TICKS = re.compile("`+")
 
@@ -110,14 +110,13 @@ _TICKS = re.compile("`+")
 async def markdown(
     store: Store, run: str, upto: int | None, harmless: Harmless, registry: Registry = BUILTIN
 ) -> tuple[RunSummary, AsyncIterator[str]]:
-    """What a run is up to event `upto` (None: the last), and the text of its ticket, in pieces that end
-    lines.
+    """Return a run's summary up to event `upto` (None: the last), and its ticket in pieces that end lines.
 
-    Its audit asks the guards of `registry`. Of a damaged log it says as much as can be read, and where that
-    ends. Raises `UnknownRun`, `NewerLog`, and `Damaged` where that is nothing.
+    The audit uses the guards of `registry`. A damaged log is shown up to the damage. Raises `UnknownRun`,
+    `NewerLog`, and `Damaged` if no event can be read.
     """
     ticket, auditor = Ticket(harmless), Auditor(run, registry)
-    decisive, checks = Decisive(ticket), Checks(auditor, ticket.code)
+    decisive, checks = DecisiveEvents(ticket), Checks(auditor, ticket.code)
     summing = Summing(run, decisive, checks)
     await follow(stored_events(store, run, upto), summing, auditor, registry=registry)
     about = summing.result()
@@ -126,10 +125,10 @@ async def markdown(
     if about.damaged and not about.events:
         raise Damaged(about.damaged)
     header = [*ticket.header(about, checks.result()), *decisive.result()]
-    return about, _written(store, about, ticket, header)
+    return about, _write_ticket(store, about, ticket, header)
 
 
-async def _written(
+async def _write_ticket(
     store: Store, about: RunSummary, ticket: "Ticket", header: Sequence[str]
 ) -> AsyncIterator[str]:
     for line in header:
@@ -138,26 +137,24 @@ async def _written(
         for line in ticket.event(stored.seq, stored.at, event):
             yield line
     if about.damaged:
-        yield f"\n## Here the log breaks off\n\n{ticket.code(about.damaged)}\n"
+        yield f"\n## Damage\n\n{ticket.code(about.damaged)}\n"
 
 
-class Decisive(Follower[Iterator[str]]):
-    """The events that made the run what it was: stops, refusals, failures, prunes, and what the source
-    recorded of such.
-    """
+class DecisiveEvents(Follower[Iterator[str]]):
+    """Collects decisive events: stops, refusals, failures, compaction, and the source's own decisions."""
 
     def __init__(self, ticket: "Ticket") -> None:
         self._ticket = ticket
         self._first: list[str] = []
         self._last: deque[str] = deque(maxlen=MOST_DECISIVE // 2)
         self._more = 0
-        self._odd: dict[str, tuple[int, int]] = {}  # how often, and where last
+        self._odd: dict[str, tuple[int, int]] = {}  # count, and last event
 
     def take(self, step: Step) -> None:
         """Look at one event. Raises as `Step.event`."""
         seq, event = step.stored.seq, step.event
-        said = self._said(event)
-        if not said or (isinstance(event, ev.Diagnosed) and self._again(seq, event.code)):
+        said = self._describe(event)
+        if not said or (isinstance(event, ev.Diagnosed) and self._is_repeated(seq, event.code)):
             return
         line = f"- event {seq}: {said}\n"
         if len(self._first) < MOST_DECISIVE // 2:
@@ -167,11 +164,9 @@ class Decisive(Follower[Iterator[str]]):
             self._last.append(line)
 
     def result(self) -> Iterator[str]:
-        """The section, line by line."""
-        yield "\n## What decided it\n\n"
-        yield from self._first or [
-            "Nothing but the answers: no guard tripped, nothing was refused, pruned or repeated.\n"
-        ]
+        """Return the section, line by line."""
+        yield "\n## Decisive events\n\n"
+        yield from self._first or ["None: no guard tripped, and nothing was refused, pruned or retried.\n"]
         if self._more:
             yield f"- … {self._more} more …\n"
         yield from self._last
@@ -179,9 +174,10 @@ class Decisive(Follower[Iterator[str]]):
             if count > 1:
                 yield f"- {count - 1} more of {self._ticket.code(odd)}, the last at event {last}\n"
 
-    def _again(self, seq: int, odd: str) -> bool:
-        """Whether this was found before: a source may be odd in one way hundreds of times, and the rest would
-        drown.
+    def _is_repeated(self, seq: int, odd: str) -> bool:
+        """Return whether this was found before.
+
+        A source may repeat one problem hundreds of times, which would hide everything else.
         """
         if odd not in self._odd and len(self._odd) >= MOST_DECISIVE:
             return False
@@ -189,7 +185,7 @@ class Decisive(Follower[Iterator[str]]):
         self._odd[odd] = (count, seq)
         return count > 1
 
-    def _said(self, event: ev.Event) -> str:
+    def _describe(self, event: ev.Event) -> str:
         code = self._ticket.code
         if kind_for(event).weight(event) != "decisive":
             return ""
@@ -203,14 +199,14 @@ class Decisive(Follower[Iterator[str]]):
 
 
 class Ticket:
-    """Makes the lines of a run's ticket, event after event."""
+    """Formats the lines of a run's ticket, event by event."""
 
     def __init__(self, harmless: Harmless) -> None:
         self._harmless = harmless
         self._names: dict[str, str] = {}
 
     def header(self, about: RunSummary, checks: Iterable[tuple[str, str]] = ()) -> Iterator[str]:
-        """The top: what run it is, how it stands, and what `checks` found."""
+        """Return the header: the run, its status, and the results of `checks`."""
         yield f"# Run {self.code(about.run)}\n\n"
         ended = f"{about.agent_state}" + (f", {self.code(about.code)}" if about.code else "")
         fork = f"{self.code(about.forked_from)} at event {about.forked_at}" if about.forked_from else ""
@@ -236,23 +232,23 @@ class Ticket:
                 yield f"- {name}: {value}\n"
 
     def event(self, seq: int, at: int, event: ev.Event) -> Iterator[str]:
-        """What one event adds."""
+        """Return the lines of one event."""
         match event:
             case ev.RunStarted(content=opening):
-                yield "\n## What it began with\n"
-                yield from self._opening(opening)
+                yield "\n## Opening\n"
+                yield from self._write_opening(opening)
             case ev.ModelRequested():
                 yield _request(seq, at, event)
             case ev.ModelResponded():
-                yield from self._answer(seq, event)
+                yield from self._write_response(seq, event)
             case ev.ModelFailed():
-                yield from self._failed(seq, event)
+                yield from self._write_failure(seq, event)
             case ev.ToolReturned():
-                yield from self._returned(seq, event)
+                yield from self._write_result(seq, event)
             case ev.CallRefused():
                 yield f"\nCall {self.code(event.call)} was refused ({event.why}) by {self.code(by(event.cause, event.name))}.\n"
             case ev.InputReceived():
-                yield from self._received(seq, event)
+                yield from self._write_input(seq, event)
             case ev.StateChanged() if event.target.terminal:
                 yield f"\n## {event.target}\n\nEvent {seq}, {_clock(at)}: {self.code(event.reason)}\n"
             case _:
@@ -260,7 +256,7 @@ class Ticket:
                     yield f"\n- event {seq}: {self.code(said)}\n"
 
     def code(self, text: str) -> str:
-        """A text of the log as code within a line."""
+        """Format text of the log as inline code."""
         said = " ".join(self._harmless(text).split()) or " "
         said = said if len(said) <= MOST_CHARS else said[:MOST_CHARS] + "…"
         ticks = "`" * (max((len(run) for run in _TICKS.findall(said)), default=0) + 1)
@@ -270,7 +266,7 @@ class Ticket:
     def _code_if_any(self, text: str | None) -> str:
         return self.code(text) if text else ""
 
-    def _opening(self, opening: ev.Opening | None) -> Iterator[str]:
+    def _write_opening(self, opening: ev.Opening | None) -> Iterator[str]:
         if opening is None:
             yield "\n*Erased.*\n"
             return
@@ -280,35 +276,35 @@ class Ticket:
             if len(messages) > 6 and place == 3:
                 yield f"\n… {len(messages) - 6} messages …\n"
             yield f"\n{message.role.capitalize()}:\n"
-            yield from self._fenced(_whole(message), 1)
+            yield from self._fence(_whole(message), 1)
 
-    def _answer(self, seq: int, event: ev.ModelResponded) -> Iterator[str]:
+    def _write_response(self, seq: int, event: ev.ModelResponded) -> Iterator[str]:
         self._names = {call.id: call.name for call in event.calls}
-        yield f"\nThe model answered ({known.stopped(event)}; tokens: {_tokens(event.usage)}; event {seq}):\n"
+        yield f"\nThe model responded ({known.stopped(event)}; tokens: {_tokens(event.usage)}; event {seq}):\n"
         said = event.content
         if said is None or said.text or not event.calls:
-            yield from self._fenced(said.text if said else None, seq)
+            yield from self._fence(said.text if said else None, seq)
         for place, call in enumerate(event.calls):
             given = _argument(said, place)
-            yield f"\nIt called {self.code(called(call.name, given, SHOWN))} as {self.code(call.id)}:\n"
-            yield from self._fenced(None if given is None else sole_argument(given), seq)
+            yield f"\nIt called {self.code(format_call(call.name, given, SHOWN))} as {self.code(call.id)}:\n"
+            yield from self._fence(None if given is None else sole_argument(given), seq)
 
-    def _failed(self, seq: int, event: ev.ModelFailed) -> Iterator[str]:
+    def _write_failure(self, seq: int, event: ev.ModelFailed) -> Iterator[str]:
         status = f" (HTTP {event.status})" if event.status else ""
         yield f"\nThe request failed: {event.failure}{status}.\n"
-        yield from self._fenced(event.content.message if event.content else None, seq)
+        yield from self._fence(event.content.message if event.content else None, seq)
 
-    def _returned(self, seq: int, event: ev.ToolReturned) -> Iterator[str]:
+    def _write_result(self, seq: int, event: ev.ToolReturned) -> Iterator[str]:
         name = self._names.get(event.call)
         call = f"{self.code(event.call)} {self.code(name)}" if name else self.code(event.call)
         yield f"\nCall {call} {_ending(event)}:\n"
-        yield from self._fenced(event.content.output if event.content else None, seq)
+        yield from self._fence(event.content.output if event.content else None, seq)
 
-    def _received(self, seq: int, event: ev.InputReceived) -> Iterator[str]:
+    def _write_input(self, seq: int, event: ev.InputReceived) -> Iterator[str]:
         yield f"\n{self.code(event.by)} said:\n"
-        yield from self._fenced(event.content.text if event.content else None, seq)
+        yield from self._fence(event.content.text if event.content else None, seq)
 
-    def _fenced(self, text: str | None, seq: int) -> Iterator[str]:
+    def _fence(self, text: str | None, seq: int) -> Iterator[str]:
         if text is None:
             yield "\n*Erased.*\n"
             return
@@ -316,7 +312,7 @@ class Ticket:
         fence = "`" * max(3, max((len(run) for run in _TICKS.findall(said)), default=0) + 1)
         yield f"\n{fence}text\n{said}\n{fence}\n"
         if len(text) > MOST_CHARS:
-            yield f"\n… {len(text) - MOST_CHARS} characters more: event {seq}.\n"
+            yield f"\n… {len(text) - MOST_CHARS} more characters in event {seq}.\n"
 
 
 def _request(seq: int, at: int, event: ev.ModelRequested) -> str:
@@ -331,12 +327,12 @@ def _ending(event: ev.ToolReturned) -> str:
     ending = f"failed ({event.error})" if event.error else "returned"
     if known.failed(event) is not None:
         return ending
-    unknown = "whether it failed is unknown" if known.recorded(event) else "its result is not recorded"
+    unknown = "status not recorded" if known.recorded(event) else "result not recorded"
     return f"{ending} ({unknown})"
 
 
 def _whole(message: Message) -> str:
-    calls = "".join(f"\n[calls {called(call.name, call.arguments, SHOWN)}]" for call in message.calls)
+    calls = "".join(f"\n[calls {format_call(call.name, call.arguments, SHOWN)}]" for call in message.calls)
     return message.text + calls
 
 
@@ -359,5 +355,5 @@ def _tokens(usage: Usage, *, uncounted: int = 0) -> str:
 
 def _clock(at: int) -> str:
     if not at:
-        return "at an unknown time"  # a transcript without times
+        return "at an unknown time"  # from a transcript without times
     return figures.clock(at)

@@ -1,7 +1,7 @@
 """The conversation as OpenAI chat messages.
 
-All messages in the order in which they joined, those too that were pruned later; as they were said, not as
-they were shown shorter. What the model saw at one request is another question: `refold view RUN@t7`.
+All messages in the order in which they joined, including those pruned later, with their full texts. For the
+messages of one request, use `refold view RUN@t7`.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -16,15 +16,15 @@ from refold.reducers.views import MissingContent, message_of, remembered, reques
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import Chunks, MessageRef, Window, refs
 from refold.replay.reader import Step, Steps, stored_events
-from refold.replay.source_words import SourceEnd, exported, source_end
+from refold.replay.source_words import SourceEnd, export_end, source_end
 from refold.store.protocol import Store
 
 ERASED = "[erased]"
-"""What stands where a message's words were erased."""
+"""Replaces an erased text."""
 
 
 class Trail:
-    """Goes along a run. What it remembers is the state and the words of the window, never the run."""
+    """Follows a run. It holds the state and the texts of the window, not the whole run."""
 
     def __init__(self) -> None:
         self.state: RunState = NEW
@@ -41,24 +41,25 @@ class Trail:
         self.source_end = source_end(stored, event, self.source_end)
         if getattr(event, "content", None) is not None:
             self._said[stored.seq] = event
-            # Looking through the window costs as much as the window: where it pays, not at each event.
+            # Cleaning up takes time proportional to the window, so it is not done at each event.
             if len(self._said) > 3 * self.state.window.count + 64:
                 self._said = remembered(self.state, self._said)
 
     def view(self) -> tuple[Message, ...] | None:
-        """Exactly what the request that is under way shows; None where some of it was erased."""
+        """Return the messages of the open request; None if some text was erased."""
         try:
             return view(self.state, self._said)
         except MissingContent:
             return None
 
     def fresh(self) -> tuple[int, tuple[Message, ...]] | None:
-        """What the request that is under way shows behind what the one before showed: how many messages that
-        was, and the new ones. 0 and the whole view where that is not how it begins, and at the first. None
-        where some of it was erased.
+        """Return the new messages of the open request, and the number of messages that it repeats.
+
+        For the first request, or if a prompt does not start with the previous one: 0 and all messages. None
+        if some text was erased.
         """
         shown, self._shown = self._shown, self.state.window.chunks
-        if not shown or not _begins(self._shown, shown):
+        if not shown or not _starts_with(self._shown, shown):
             whole = self.view()
             return None if whole is None else (0, whole)
         before = sum(map(len, shown))
@@ -78,9 +79,7 @@ class Trail:
         return before, (*told, *once)
 
     def joined(self) -> list[Message]:
-        """The messages that joined the conversation since this was asked last, in the order of their
-        numbers.
-        """
+        """Return the messages that joined since the last call, ordered by number."""
         if self.state.window is self._window:
             return []
         self._window = self.state.window
@@ -91,16 +90,14 @@ class Trail:
         return [self._message(ref) for ref in new]
 
     def pending(self) -> list[Message]:
-        """The results that wait for the others of their batch: at the end of a log, messages that never
-        joined.
-        """
+        """Return the results of an unfinished batch, which never joined if the log ends here."""
         batch = self.state.batch
         return [
             self._message(call.result) for call in (batch.calls if batch else ()) if call.result is not None
         ]
 
     def _message(self, ref: MessageRef) -> Message:
-        # As it was said: how the window shows it shorter is not the conversation's.
+        # The full text: shortened forms belong to prompts, not to the conversation.
         whole = msgspec.structs.replace(ref, shown=None)
         try:
             return message_of(self.state, whole, self._said)
@@ -109,10 +106,10 @@ class Trail:
             return Message(role=ref.role, text=text or ERASED, call=ref.call)
 
 
-def _begins(now: Chunks, then: Chunks) -> bool:
-    """Whether a window begins with all of an earlier one.
+def _starts_with(now: Chunks, then: Chunks) -> bool:
+    """Return whether a window begins with all of an earlier one.
 
-    Chunks that nothing was added to are the same objects.
+    Unchanged chunks are identical objects.
     """
     return len(now) >= len(then) and all(
         mine is theirs or mine.refs[: len(theirs)] == theirs.refs
@@ -124,10 +121,10 @@ _ENCODER = msgspec.json.Encoder()
 
 
 async def openai_messages(store: Store, run: str, upto: int | None = None) -> AsyncIterator[str]:
-    """One JSON object, in pieces; the last one ends its line.
+    """Yield one JSON object in pieces, followed by a newline.
 
-    `{"id", "model", "messages", "tools", "metadata": {"events", "state", "reason"}}`; of an imported run
-    `source_end` and `source_says`, too. Raises `UnknownRun`, `DamagedLog`, `NewerLog`.
+    `{"id", "model", "messages", "tools", "metadata": {"events", "state", "reason"}}`; for an imported run
+    also `source_end` and `source_says`. Raises `UnknownRun`, `DamagedLog`, `NewerLog`.
     """
     trail = Trail()
     between = ""
@@ -145,9 +142,9 @@ async def openai_messages(store: Store, run: str, upto: int | None = None) -> As
 
 
 def of_message(message: Message) -> dict[str, Any]:
-    """One message as the chat API takes it.
+    """Convert a message to the format of the chat API.
 
-    Reasoning is `reasoning_content`, as providers that show it write it.
+    Reasoning is `reasoning_content`, as some providers name it.
     """
     made: dict[str, Any] = {"role": str(message.role), "content": message.text}
     if message.role is Role.ASSISTANT:
@@ -169,7 +166,7 @@ def of_message(message: Message) -> dict[str, Any]:
 
 
 def of_tool(tool: Manifest) -> dict[str, Any]:
-    """A tool's definition as the chat API takes it."""
+    """Convert a tool's definition to the format of the chat API."""
     try:
         schema: Mapping[str, Any] = msgspec.json.decode(tool.schema, type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError):
@@ -186,7 +183,7 @@ def _tail(trail: Trail) -> str:
         "events": str(state.seq),
         "state": str(state.agent_state),
         "reason": state.outcome.code if state.outcome else "",
-        **exported(state, trail.source_end),
+        **export_end(state, trail.source_end),
     }
     tools = [of_tool(tool) for tool in state.setup.tools]
     listed = f',"tools":{_json(tools)}' if tools else ""

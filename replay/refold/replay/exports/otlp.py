@@ -1,11 +1,10 @@
-"""Spans by OpenTelemetry's GenAI conventions, as OTLP/JSON: what a collector, or a viewer of traces, takes
-in.
+"""OTLP/JSON spans by OpenTelemetry's GenAI conventions, for collectors and trace viewers.
 
-A run is an `invoke_agent` span; under it a `chat` span for each request that ended and an `execute_tool` span
-for each result. Decisions (guards, prunes, refusals, retries) are events of the span that follows them. Ids
-are digests of the run and the event, so that the same log is the same trace wherever and however often it is
-exported. Source: opentelemetry-proto `trace.proto` in its JSON encoding (ids in hex, 64-bit integers as
-text), and the conventions of `gen_ai.*`; what is in no convention is under `refold.*`.
+A run is an `invoke_agent` span. Its children are a `chat` span for each finished request and an
+`execute_tool` span for each result. Decisions (guards, compaction, refusals, retries) are events of the next
+span. Ids are digests of the run and the event, so exporting a log again gives the same trace. Source:
+opentelemetry-proto `trace.proto` in its JSON encoding (ids in hex, 64-bit integers as strings), and the
+`gen_ai.*` conventions; other attributes are under `refold.*`.
 """
 
 import hashlib
@@ -23,15 +22,15 @@ from refold.replay.exports.openai import Trail, of_tool
 from refold.replay.figures import by
 from refold.replay.kinds.table import kind_for
 from refold.replay.reader import Step, Steps, stored_events
-from refold.replay.source_words import exported
+from refold.replay.source_words import export_end
 from refold.store.protocol import Store
 
 _ENCODER = msgspec.json.Encoder()
 _INTERNAL, _CLIENT, _ERROR = 1, 3, 2
-_MOST_EVENTS = 128  # of a span, as the SDKs cap them; the count of the others is said
+_MOST_EVENTS = 128  # maximum per span, as in the SDKs; dropped events are counted
 
 BEFORE = "refold.input.before"
-"""How many messages, those of the request before and no others, stand in front of a span's input messages."""
+"""Number of messages repeated from the previous request, before a span's input messages."""
 
 Attributes = dict[str, Any]
 
@@ -39,11 +38,10 @@ Attributes = dict[str, Any]
 async def otlp_spans(
     store: Store, run: str, upto: int | None = None, *, content: bool = True, prompts: bool = False
 ) -> AsyncIterator[str]:
-    """One `resourceSpans` entry, in pieces: join those of several runs by commas. Without `content` no word
-    that was said.
+    """Yield one `resourceSpans` entry in pieces; join those of several runs by commas.
 
-    Of what a request showed, what the one before had not; with `prompts` all of it, each time: the square of
-    a long run.
+    Without `content`, payloads are left out. Each request has only its new messages; with `prompts` it has
+    all of them, which is quadratic in the length of the run.
 
     Raises `UnknownRun`, `DamagedLog` and `NewerLog`.
     """
@@ -60,9 +58,7 @@ async def otlp_spans(
 
 
 class Spans:
-    """Takes the steps of a run, and makes its spans. It holds one turn's decisions and the calls under
-    way.
-    """
+    """Converts the steps of a run to spans. It holds the decisions of one turn and the calls in progress."""
 
     def __init__(self, run: str, *, content: bool = True, prompts: bool = False) -> None:
         self.trail = Trail()
@@ -77,11 +73,11 @@ class Spans:
         self._dropped = 0
 
     def take(self, step: Step) -> list[dict[str, Any]]:
-        """The spans that end with this event."""
+        """Return the spans that end with this event."""
         self.trail.take(step)
         at, seq, event = step.stored.at, step.stored.seq, step.event
         self._began = self._began or at
-        if not isinstance(event, ev.Annotation):  # what is noted of a run later takes none of its time
+        if not isinstance(event, ev.Annotation):  # later annotations do not extend the run
             self._last = max(self._last, at)
         match event:
             case ev.RunStarted() | ev.RunForked():
@@ -101,7 +97,7 @@ class Spans:
         return []
 
     def root(self) -> dict[str, Any]:
-        """The span of the whole run, once all its events were taken."""
+        """Return the span of the whole run. Call it after the last event."""
         state = self.trail.state
         outcome = state.outcome
         own = self._started | {
@@ -112,7 +108,7 @@ class Spans:
             "refold.reason": outcome.code if outcome else "",
             "refold.events": state.seq,
             **_cost(known.cost(state.spent)),
-            **{f"refold.{name}": text for name, text in exported(state, self.trail.source_end).items()},
+            **{f"refold.{name}": text for name, text in export_end(state, self.trail.source_end).items()},
         }
         if self._content and state.setup.tools:
             own["gen_ai.tool.definitions"] = _json([of_tool(tool) for tool in state.setup.tools])
@@ -204,7 +200,7 @@ class Spans:
             failed = known.failed(event) is True
         if self._content:
             own |= {"gen_ai.tool.call.arguments": arguments} if arguments else {}
-            own |= {"gen_ai.tool.call.result": said} if (said := _shown(event)) is not None else {}
+            own |= {"gen_ai.tool.call.result": said} if (said := _result_text(event)) is not None else {}
         return self._span(
             seq, f"execute_tool {name}".strip(), _INTERNAL, min(start, at), at, own, failed=failed
         )
@@ -231,7 +227,7 @@ class Spans:
             "spanId": self._id(seq),
             "name": name,
             "kind": kind,
-            # 0 means that it is not known: a log of a transcript without times has it everywhere.
+            # 0 means unknown, as in logs of transcripts without times.
             "startTimeUnixNano": str(max(0, start)),
             "endTimeUnixNano": str(end),
             "attributes": _attributes(own),
@@ -248,8 +244,8 @@ class Spans:
         return hashlib.sha256(f"refold span {self._run} {seq}".encode()).hexdigest()[:16]
 
 
-def _shown(event: ev.ToolReturned | ev.CallRefused) -> str | None:
-    """What the model was shown for a call; None where it was erased, or not read."""
+def _result_text(event: ev.ToolReturned | ev.CallRefused) -> str | None:
+    """Return the result of a call in the prompt; None if it was erased or not read."""
     match event:
         case ev.ToolReturned(content=output):
             return output.output if output else None
@@ -258,7 +254,7 @@ def _shown(event: ev.ToolReturned | ev.CallRefused) -> str | None:
 
 
 def of_message(message: Message) -> dict[str, Any]:
-    """A message in the conventions' own shape: a role and parts."""
+    """Convert a message to the format of the conventions: a role and parts."""
     if message.role is Role.TOOL:
         part = {"type": "tool_call_response", "id": message.call or "", "response": message.text}
         return {"role": "tool", "parts": [part]}

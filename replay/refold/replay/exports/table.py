@@ -1,10 +1,10 @@
 """Events as JSON lines, as a flat table, and as Parquet files.
 
-Body and content are the stored bytes, so that the hash chain can be checked of the lines alone.
+Body and content are the stored bytes, so the hash chain can be checked from the lines alone.
 
-What a column means is what the row's field means (`refold.replay.queries.rows`); what an event does not have
-is null. Lists are reduced to what a query asks for: the first name (in `tool`, in `guard`, of all else in
-`what`), the first call; all stand in the body.
+Columns have the meaning of the row's field (`refold.replay.queries.rows`), and null for values that an event
+does not have. Lists are reduced to the first name (in `tool`, in `guard`, otherwise in `what`) and the first
+call; the body has all of them.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -29,9 +29,9 @@ _HEX = ("hash", "salt", "content_digest")
 
 
 class EventLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line. `hash`, `salt` and `content_digest` are hex; `at` is nanoseconds since the Unix epoch.
+    """One line of JSON. `hash`, `salt` and `content_digest` are hex; `at` is ns since the Unix epoch.
 
-    An event that said nothing has neither `content` nor `content_digest`; one whose content was erased has
+    An event without a payload has neither `content` nor `content_digest`; an event with an erased payload has
     the digest.
     """
 
@@ -54,17 +54,17 @@ _BREAKS = bytes.maketrans(b"\r\n", b"  ")
 async def json_lines(
     store: Store, run: str, upto: int | None = None, *, content: bool = True
 ) -> AsyncIterator[str]:
-    """The events of a run, a line each. Without `content` what was said is left out, and its salts.
+    """Yield the events of a run, one line each; without `content`, payloads and salts are left out.
 
     Raises `UnknownRun`, `DamagedLog` and `NewerLog`, naming the event.
     """
     async for stored in stored_events(store, run, upto):
-        event_of(stored)  # what cannot be read is not handed on as if it could
+        event_of(stored)  # raise for an event that cannot be read
         yield line_of(stored, content=content)
 
 
 def line_of(stored: Stored, *, content: bool = True) -> str:
-    """The line of a record. What is no JSON, in a log that was tampered with, stands in it as a text."""
+    """Format a record as a line. Invalid JSON, in a log that was edited, becomes a string."""
     fields: dict[str, Any] = asdict(stored) | {"body": _raw(stored.body), "content": _NOTHING}
     fields |= {name: (fields[name] or b"").hex() for name in _HEX}
     if content and stored.content is not None:
@@ -75,7 +75,7 @@ def line_of(stored: Stored, *, content: bool = True) -> str:
 
 
 def record(line: str | bytes) -> Stored:
-    """The record that a line was made of. Raises `WrongUse` for what is no such line."""
+    """Parse a line into its record. Raises `WrongUse` if it is not such a line."""
     try:
         read = _DECODER.decode(line)
         fields: dict[str, Any] = asdict(read) | {name: bytes.fromhex(getattr(read, name)) for name in _HEX}
@@ -92,7 +92,7 @@ def _raw(text: bytes) -> msgspec.Raw:
         msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return msgspec.Raw(_ENCODER.encode(text.decode(errors="backslashreplace")))
-    # Between JSON's tokens a line break is but a space, and inside a string it cannot stand.
+    # Line breaks occur in JSON only between tokens, where they equal a space.
     return msgspec.Raw(text.translate(_BREAKS))
 
 
@@ -138,16 +138,16 @@ COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
         "content": "text",
     }
 )
-"""The columns in order, each with its type.
+"""Columns in order, with their types.
 
-`recorded_at` is nanoseconds since the Unix epoch (in a file an instant without a zone: UTC), null where a
-transcript told none, and so is every time of such a run; `elapsed` and `duration` are seconds, `cost` US
-dollars. `says` is the event in one line, of a call its tool and main argument; `body` and `content` are its
-JSON text. `format` and `source` name, in an imported run, the transcript's format and file.
+`recorded_at` is nanoseconds since the Unix epoch (in a file a timestamp without time zone: UTC). It is null
+if a transcript has no times, as are all times of such a run. `elapsed` and `duration` are seconds, `cost` US
+dollars. `says` is a one-line summary, for a call its tool and main argument; `body` and `content` are JSON
+text. `format` and `source` name the transcript format and file of an imported run.
 """
 
 TableRow = Mapping[str, str | int | float | bool | None]
-"""One event: a value for each column that it has; the others are null."""
+"""Row of one event: column values; missing columns are null."""
 
 _TOOLS = frozenset({"tool", "person", "model"})
 _RENAMED = {
@@ -161,16 +161,14 @@ _NANO = frozenset({"elapsed", "cost", "duration"})
 
 
 class Table:
-    """Makes the rows of one run's steps, in order. It remembers what its first event says of the whole
-    run.
-    """
+    """Converts the steps of one run to rows, in order. It keeps run-level fields from the first event."""
 
     def __init__(self, *, content: bool = True) -> None:
         self._content, self._place = content, START
         self._about: dict[str, str | None] = {"agent": None, "format": None, "source": None}
 
     def row(self, step: Step) -> TableRow:
-        """The row of one event."""
+        """Return the row of one event."""
         stored, event = step.stored, step.event
         self._place = moved(self._place, stored.at, event)
         if isinstance(event, RunStarted):
@@ -205,7 +203,7 @@ def _of_answer(event: Event) -> dict[str, str | int | None]:
 
 
 def _plain(flat: FlatEvent, column: str) -> Any:
-    """What the row's own field says for a column; None: there is no such field, or nothing in it."""
+    """Return the row's value for a column, None if the row has no such field or an empty one."""
     value: Any = getattr(flat, _RENAMED.get(column, column), None)
     if isinstance(value, tuple):
         return next(iter(cast("tuple[str, ...]", value)), None)
@@ -215,20 +213,20 @@ def _plain(flat: FlatEvent, column: str) -> Any:
 
 
 ROWS = 10_000
-"""Rows of a row group: what is held in memory."""
+"""Rows per row group, and so in memory."""
 
-_MOST_CHARS = 32 << 20  # of texts in a row group; a column of one cannot hold 2 GiB
+_MOST_CHARS = 32 << 20  # characters in a row group; a column must stay below 2 GiB
 _INT64 = 1 << 63
 
 
 class ParquetFile:
-    """Writes rows into an open file; as a context manager, its end too.
+    """Writes rows to an open file. As a context manager, it also writes the end of the file.
 
-    Raises `WrongUse` where pyarrow is not installed.
+    Raises `WrongUse` if pyarrow is not installed.
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        arrow, parquet = _loaded()
+        arrow, parquet = _load_pyarrow()
         self._arrow = arrow
         self._schema = arrow.schema([(name, _type(arrow, kind)) for name, kind in COLUMNS.items()])
         self._writer = parquet.ParquetWriter(file, self._schema, compression="zstd")
@@ -236,7 +234,7 @@ class ParquetFile:
         self._chars = 0
 
     def write(self, row: TableRow) -> None:
-        """Add a row."""
+        """Add one row."""
         self._rows.append(row)
         self._chars += sum(len(value) for value in row.values() if isinstance(value, str))
         if len(self._rows) >= ROWS or self._chars >= _MOST_CHARS:
@@ -251,21 +249,21 @@ class ParquetFile:
                 self._flush()
                 self._writer.close()
         finally:
-            # Else pyarrow ends the file once more when it collects the writer, in a file that is closed.
+            # Otherwise pyarrow writes to the closed file again when the writer is garbage-collected.
             self._writer.is_open = False
 
     def _flush(self) -> None:
         columns: Mapping[str, list[Any]] = {
-            name: [_fits(row[name]) for row in self._rows] for name in COLUMNS
+            name: [_fit_integer(row[name]) for row in self._rows] for name in COLUMNS
         }
         if self._rows:
             self._writer.write_table(self._arrow.table(dict(columns), schema=self._schema))
         self._rows, self._chars = [], 0
 
 
-def _loaded() -> tuple[Any, Any]:
+def _load_pyarrow() -> tuple[Any, Any]:
     try:
-        # By name, for it has no types.
+        # Imported by name, because it has no types.
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
         raise WrongUse("--to parquet needs pyarrow: pip install 'refold[parquet]'") from error
@@ -285,6 +283,6 @@ def _type(arrow: Any, kind: ColumnType) -> Any:
             return arrow.timestamp("ns")
 
 
-def _fits(value: Any) -> Any:
-    # A log's numbers have no end, a column's have: such a one is null here, and stands in the body.
+def _fit_integer(value: Any) -> Any:
+    # Integers of a log are unbounded. One that does not fit a column is null here; the body has it.
     return None if isinstance(value, int) and not -_INT64 <= value < _INT64 else value

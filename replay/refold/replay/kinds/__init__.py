@@ -1,1 +1,1 @@
-"""The kinds of events as people are told of them: a row a kind, read by every listing, page and export."""
+"""How event kinds are displayed: one row per kind, read by every listing, page and export."""

@@ -39,12 +39,10 @@ _NAMES = (*_RUN, *_SOUGHT, *_PATHS, *_WORDS)
 _OF_A_THING = ("content", "step", "text", "label")
 """Names of the main field of a list entry, such as a task, choice or question."""
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash", "powershell", "pwsh", "cmd"})
-_BEGUN = (
-    4000  # characters of arguments that are still written are looked at: again and again, while they grow
-)
+_BEGUN = 4000  # maximum characters of streamed arguments that are parsed: repeatedly, while they grow
 _HALF_ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*(\\(?:u[0-9a-fA-F]{0,3})?)\Z")
-_LOOKED_AT = 20_000  # characters of a text that are looked at whole
-_LONG = 4  # times as much as is shown is looked at on either side: white space is made single
+_LOOKED_AT = 20_000  # maximum characters of a text that is processed completely
+_LONG = 4  # multiple of the displayed length that is read on either side, because white space is collapsed
 
 ERASED = "(erased)"
 """Placeholder for erased text."""
@@ -64,18 +62,20 @@ def command_argument(arguments: str) -> str | None:
     return said if is_command else None
 
 
-def begun_argument(arguments: str) -> str:
+def partial_argument(arguments: str) -> str:
     """Return the main argument of a partly streamed call; "" if it has not arrived yet."""
     begun = arguments[:_BEGUN]
-    closed, comma = _closed(begun)
-    for text in (closed, _closed(begun[:comma])[0]):
-        if text and _given(text):
+    closed, comma = _close_json(begun)
+    for text in (closed, _close_json(begun[:comma])[0]):
+        if text and _parse_arguments(text):
             said, _ = _main(text, nested=True)
-            return said if said != text or text == begun else ""  # what was closed here, nobody wrote
+            return (
+                said if said != text or text == begun else ""
+            )  # never return what was closed here as an argument
     return ""
 
 
-def _closed(begun: str) -> tuple[str, int]:
+def _close_json(begun: str) -> tuple[str, int]:
     """Complete a truncated JSON object, and return the position of its last top-level comma."""
     ends, comma, quoted, escaped = list[str](), 0, False, False
     for place, character in enumerate(begun):
@@ -98,8 +98,8 @@ def _closed(begun: str) -> tuple[str, int]:
 
 def sole_argument(arguments: str) -> str:
     """Return the text of a call's only argument; else all arguments as written."""
-    given = _given(arguments)
-    only = [_said(each) for each in given.values()] if given else []
+    given = _parse_arguments(arguments)
+    only = [_join_texts(each) for each in given.values()] if given else []
     return only[0] if len(only) == 1 and only[0] else arguments
 
 
@@ -123,7 +123,7 @@ def elided(text: str, most: int) -> str:
     return f"{head[: room - last].rstrip()} … {tail[len(tail) - last :].lstrip()}"
 
 
-def shown_argument(arguments: str, most: int) -> str:
+def short_argument(arguments: str, most: int) -> str:
     """Return the main argument as one line of at most `most` characters, command lines joined by `; `."""
     said, is_command = _main(arguments, nested=True)
     if is_command and "\n" in said and (parts := commands.split(said)):
@@ -141,45 +141,47 @@ def brief(text: str | None, most: int) -> str:
     return line if whole else f"{line[: most - 1]}…"
 
 
-def called(name: str, arguments: str | None, most: int) -> str:
+def format_call(name: str, arguments: str | None, most: int) -> str:
     """Format a call in one line: tool and main argument. `arguments` is None if erased."""
-    said = ERASED if arguments is None else shown_argument(arguments, most)
+    said = ERASED if arguments is None else short_argument(arguments, most)
     return f"{elided(name, 64)}  {said}".rstrip()
 
 
 def called_with(name: str, arguments: str | None, most: int) -> str:
     """Format a call in one line with all arguments, each cut to `most` characters, for an approver."""
-    given = None if arguments is None else _given(arguments)
+    given = None if arguments is None else _parse_arguments(arguments)
     main = main_argument(arguments or "")
     if arguments is None or not given or main == arguments.strip():
-        return called(name, arguments, most)
+        return format_call(name, arguments, most)
     others = [
-        f"{each}={elided(_written(value), most)}" for each, value in given.items() if _said(value) != main
+        f"{each}={elided(_format_value(value), most)}"
+        for each, value in given.items()
+        if _join_texts(value) != main
     ]
-    return f"{elided(name, 64)}  {', '.join([shown_argument(arguments, most), *others])}"
+    return f"{elided(name, 64)}  {', '.join([short_argument(arguments, most), *others])}"
 
 
-def _written(value: object) -> str:
+def _format_value(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def calling(name: str, begun: str, most: int) -> str:
     """Format a partly streamed call in one line: the tool and the main argument so far."""
-    return f"{elided(name, 64)}  {elided(begun_argument(begun), most)}".rstrip()
+    return f"{elided(name, 64)}  {elided(partial_argument(begun), most)}".rstrip()
 
 
 def _main(arguments: str, *, nested: bool) -> tuple[str, bool]:
     """Return the main argument, and whether it is a command."""
-    given = _given(arguments)
+    given = _parse_arguments(arguments)
     if given is None:
         return arguments, False
-    found = {name: said for name in _NAMES if (said := _said(given.get(name)))}
+    found = {name: said for name in _NAMES if (said := _join_texts(given.get(name)))}
     if (first := next(iter(found), None)) is not None:
         return _with_path(first, found), first in _RUN
-    said = _first(map(_said, given.values()))
-    if nested and said.lstrip().startswith("{"):  # some harnesses hand on all arguments as the text of one
+    said = _first(map(_join_texts, given.values()))
+    if nested and said.lstrip().startswith("{"):  # some harnesses pass all arguments as the text of one
         return _main(said, nested=False)
-    said = said or _first(map(_things, given.values()))
+    said = said or _first(map(_summarize_list, given.values()))
     return said or (arguments.strip() if given else ""), False
 
 
@@ -188,7 +190,7 @@ def _first(texts: Iterable[str]) -> str:
     return next(filter(None, texts), "")
 
 
-def _given(arguments: str) -> dict[str, Any] | None:
+def _parse_arguments(arguments: str) -> dict[str, Any] | None:
     """Return the arguments by name; None if they are not a JSON object."""
     try:
         value: Any = msgspec.json.decode(arguments or "{}")
@@ -204,17 +206,17 @@ def _with_path(first: str, found: dict[str, str]) -> str:
     return f"{said} {path}" if path and first in _RUN and said.isidentifier() else said
 
 
-def _things(value: object) -> str:
+def _summarize_list(value: object) -> str:
     """Return the main field of the first entry of a list, and the number of others; "" for other values."""
     things = cast("list[object]", value if isinstance(value, list) else [value])
     first = cast("dict[str, object]", things[0]) if things and isinstance(things[0], dict) else {}
     names = (*_NAMES, *_OF_A_THING, *(first if isinstance(value, list) else ()))
-    named = (_said(first[name]) for name in names if name in first)
+    named = (_join_texts(first[name]) for name in names if name in first)
     said = _first(named)
     return f"{said}, and {len(things) - 1} more" if said and len(things) > 1 else said
 
 
-def _said(value: object) -> str:
+def _join_texts(value: object) -> str:
     """Return a text, or a list of texts joined; "" for other values. For a shell call, only the script."""
     if isinstance(value, str):
         return value if value.strip() else ""
@@ -327,7 +329,7 @@ def is_harmful(what: str) -> bool:
 
 
 def _of_commands(parts: Sequence[str]) -> Effect:
-    found = [commands.changed_by(part) for part in parts]
+    found = [commands.find_change(part) for part in parts]
     if what := tuple(dict.fromkeys(each for each in found if each)):
         return Effect(kind="changes", what=what)
     return NONE if found and all(each is None for each in found) else UNKNOWN

@@ -1,8 +1,7 @@
-"""Shell commands as text: their parts, the verb of each, whether it changes anything, and a short form that
-keeps every verb.
+"""Shell commands as text: their parts, their verbs, whether they change anything, and a short form.
 
-Nothing here runs or expands anything. Quotes, escapes and here-documents are respected as far as a shell's
-grammar needs it to find where a command ends; `$(...)` is not looked into.
+Nothing is run or expanded. Quotes, escapes and here-documents are parsed to find where a command ends;
+`$(...)` is not.
 """
 
 import re
@@ -11,8 +10,7 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import NamedTuple
 
-# White space is one token up to what may belong to a joint: tried again at each blank, a long run of it would
-# cost its square.
+# White space is one token, up to a possible separator: retrying at each blank would take quadratic time.
 _TOKEN = re.compile(
     r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|(?P<joint>[ \t]*(?:&&|\|\|?&?|;;?|(?<![>&<])&(?![&>\d]))[ \t]*|\s*\n\s*)"""
     r"""|[^'"\\&|;\s]+|\s+(?<![ \t])|[ \t]+|.""",
@@ -79,7 +77,7 @@ _CHANGES_WITH: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "git remote": ("add", "remove", "rm", "rename", "set-url", "prune"),
     }
 )
-"""Commands that only read, but with one of these options."""
+"""Commands that only read, except with one of these options."""
 _READS_WITH: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "git stash": ("list", "show"),
@@ -90,7 +88,7 @@ _READS_WITH: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "rsync": ("-n", "--dry-run"),
     }
 )
-"""Commands that change something, but with one of these words."""
+"""Commands that change something, except with one of these words."""
 _NAMED_WITH: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "git push": ("--force", "-f", "--force-with-lease", "--delete", "-d", "--mirror", "--prune"),
@@ -102,32 +100,29 @@ _NAMED_WITH: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "git submodule": ("deinit",),
     }
 )
-"""Commands that do more harm with one of these words, which then belongs to what they are called."""
-_LEAST = 8  # characters of a part: less of it tells nothing
+"""Commands that are more harmful with one of these words, which is then part of their name."""
+_LEAST = 8  # minimum characters of a part; a shorter one is useless
 _MOST_OF_A_HEAD = 32  # characters
-_SCANNED = 20_000  # characters of a command that are looked at
+_SCANNED = 20_000  # maximum characters of a command that are parsed
 
 
 class Part(NamedTuple):
-    """A command of a command line: what joins it to the one before ("" for the first), and its text."""
+    """A command of a command line: its separator from the one before ("" for the first), and its text."""
 
     joint: str
     text: str
 
 
 def split(line: str) -> list[Part]:
-    """The commands of a command line, split at `&&`, `||`, `|`, `;`, `&` and newlines outside of quotes.
-    Pure; never raises.
+    """Split a command line at `&&`, `||`, `|`, `;`, `&` and newlines outside of quotes.
 
-    A newline joins as `; `. Comments and the text of a here-document belong to no part.
+    Pure; never raises. A newline becomes `; `. Comments and the text of a here-document are left out.
     """
     return [part for part in _parts(line[:_SCANNED]) if part.text and not part.text.startswith("#")]
 
 
 def split_text(line: str) -> list[Part]:
-    """As `split`, for a text of one line that may be no command: a sign joins where a command line has space
-    around it.
-    """
+    """Split a text of one line that may not be a command: separators need space around them."""
     parts = split(line)
     spaced = all(part.joint in ("&&", "||") or part.joint.endswith(" ") for part in parts[1:])
     return parts if spaced else [Part("", line)]
@@ -147,9 +142,7 @@ def _parts(line: str) -> Iterator[Part]:
 
 
 def _behind_document(line: str, joint: re.Match[str]) -> int:
-    """Where the next command begins: behind the here-document that the line before a newline opens, if it
-    opens one.
-    """
+    """Return where the next command begins, after a here-document opened before this newline."""
     here = "\n" in joint[0] and _HERE.search(line, line.rfind("\n", 0, joint.start()) + 1, joint.start())
     if not here:
         return joint.end()
@@ -158,14 +151,12 @@ def _behind_document(line: str, joint: re.Match[str]) -> int:
 
 
 def words(part: str) -> list[str]:
-    """The words of one command, quotes and all."""
+    """Return the words of one command, with quotes."""
     return _WORD.findall(part)
 
 
 def command_of(part: str) -> list[str]:
-    """The words of one command from its program on: without assignments and programs that only start
-    another.
-    """
+    """Return a command's words from its program on, without assignments and wrappers such as `env`."""
     told, begin = words(part), 0
     while begin < len(told) and (told[begin] in _BEFORE_A_COMMAND or _ASSIGNMENT.match(told[begin])):
         starter, begin = told[begin], begin + 1
@@ -176,7 +167,7 @@ def command_of(part: str) -> list[str]:
 
 
 def verb(part: str) -> str:
-    """What one command does, in a word or two: `rm`, `git reset`; "" where nothing is called."""
+    """Return the action of one command in one or two words: `rm`, `git reset`; "" if nothing is called."""
     told = command_of(part)
     if not told:
         return ""
@@ -185,80 +176,81 @@ def verb(part: str) -> str:
         return program
     rest = iter(told[1:])
     for word in rest:
-        if word in ("-C", "-c", "--prefix", "-n", "--namespace"):  # these have a value of their own
+        if word in ("-C", "-c", "--prefix", "-n", "--namespace"):  # these options have a value
             next(rest, None)
         elif not word.startswith("-"):
             return f"{program} {word}"
     return program
 
 
-def _emptied(quoted: re.Match[str]) -> str:
-    """Empty quotes; an escaped character, which opens none, is left."""
+def _empty_quotes(quoted: re.Match[str]) -> str:
+    """Replace quoted text by empty quotes; keep an escaped character."""
     return quoted[1] or '""'
 
 
-def changed_by(part: str) -> str | None:
-    """What one command changes outside of itself: its verb, `git push`, or `> FILE`; None: nothing; "":
-    unknown.
+def find_change(part: str) -> str | None:
+    """Return what one command changes: its verb, `git push`, or `> FILE`; None: nothing; "": unknown.
 
-    Known are common programs only. One that starts another program, as an interpreter or a build tool, is
-    unknown.
+    Only common programs are known. A program that starts another one, such as an interpreter or a build tool,
+    is unknown.
     """
     told = command_of(part)
-    if (file := _WRITES_FILE.search(_QUOTED.sub(_emptied, part))) and not file[1].startswith(("/dev/", "&")):
+    if (file := _WRITES_FILE.search(_QUOTED.sub(_empty_quotes, part))) and not file[1].startswith(
+        ("/dev/", "&")
+    ):
         return f"> {file[1]}"
     said, rest = verb(part), told[1:]
     program = said.partition(" ")[0]
     if any(word in _READS_WITH.get(said, ()) for word in rest):
         return None
     if said in _CHANGES or program in _CHANGES:
-        return _named(said, rest)
+        return _add_modifier(said, rest)
     if (flags := _CHANGES_WITH.get(said)) is not None:
-        return _named(said, rest) if any(word.startswith(flags) for word in rest) else None
+        return _add_modifier(said, rest) if any(word.startswith(flags) for word in rest) else None
     starts_another = _SUBSTITUTED.search(_SINGLE_QUOTED.sub("", part))
     return None if not starts_another and (not said or said in _READS or program in _READS) else ""
 
 
-def _named(said: str, rest: Sequence[str]) -> str:
-    """`git push --force`: a verb with the word behind it that makes it worse."""
+def _add_modifier(said: str, rest: Sequence[str]) -> str:
+    """Return a verb with the word after it that makes it more harmful: `git push --force`."""
     worse = _NAMED_WITH.get(said, ())
     return next((f"{said} {each}" for word in rest if (each := word.partition("=")[0]) in worse), said)
 
 
 def shorten(parts: Sequence[Part], most: int) -> str:
-    """A command line of at most `most` characters in which each command keeps its verb; what does not fit is
-    `…`.
+    """Shorten a command line to `most` characters and keep each command's verb; omitted text becomes `…`.
 
-    Where there is no room for that, the options behind the verbs give way first, then commands that only
-    read, then those of the middle.
+    If there is not enough space, options after the verbs are dropped first, then commands that only read,
+    then those in the middle.
     """
     kept, least = list(range(len(parts))), _least
-    if _needed(parts, kept, least) > most:
+    if _measure(parts, kept, least) > most:
         least = _bare
-        reading = [n for n, part in enumerate(parts) if changed_by(part.text) is None]
+        reading = [n for n, part in enumerate(parts) if find_change(part.text) is None]
         changing = sorted({*kept}.difference(reading))
-        # Each takes a character, and one to join it: more of them have no room.
+        # Each command takes a character and a separator; more of them do not fit.
         for count in range(max(1, min(len(parts), (most + 1) // 2)), 0, -1):
-            kept = _most_telling(changing, reading, count)
-            if _needed(parts, kept, least) <= most:
+            kept = _choose_commands(changing, reading, count)
+            if _measure(parts, kept, least) <= most:
                 break
     texts = [parts[n].text for n in kept]
-    room = most - len(_joined(parts, kept, [""] * len(kept)))
-    line = _joined(parts, kept, list(map(_shorten_part, texts, _widths(texts, room, least))))
+    room = most - len(_join(parts, kept, [""] * len(kept)))
+    line = _join(parts, kept, list(map(_shorten_part, texts, _widths(texts, room, least))))
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _most_telling(changing: Sequence[int], reading: Sequence[int], count: int) -> list[int]:
-    """The numbers of `count` commands: all that change something and the first that read, or the first and
-    last that change.
+def _choose_commands(changing: Sequence[int], reading: Sequence[int], count: int) -> list[int]:
+    """Return the indexes of the `count` most important commands.
+
+    All that change something and the first that read; or the first and last that change.
     """
     if count >= len(changing):
         return sorted([*changing, *reading[: count - len(changing)]])
     return [*changing[: (count + 1) // 2], *changing[len(changing) - count // 2 :]]
 
 
-def _joined(parts: Sequence[Part], kept: Sequence[int], texts: Sequence[str]) -> str:
-    """The commands that are kept, shortened to `texts`, with `…` where others stood."""
+def _join(parts: Sequence[Part], kept: Sequence[int], texts: Sequence[str]) -> str:
+    """Join the kept commands, shortened to `texts`, with `…` in place of the others."""
     line, last = "", -1
     for n, text in zip(kept, texts, strict=True):
         if n > last + 1:
@@ -268,15 +260,13 @@ def _joined(parts: Sequence[Part], kept: Sequence[int], texts: Sequence[str]) ->
     return line if last == len(parts) - 1 else f"{line}{parts[last + 1].joint}…"
 
 
-def _needed(parts: Sequence[Part], kept: Sequence[int], least: Callable[[str], int]) -> int:
+def _measure(parts: Sequence[Part], kept: Sequence[int], least: Callable[[str], int]) -> int:
     texts = [parts[n].text[: least(parts[n].text)] for n in kept]
-    return len(_joined(parts, kept, texts))
+    return len(_join(parts, kept, texts))
 
 
 def _head(text: str) -> str:
-    """What a short form keeps of one command: its verb, and the options right behind it, as in `git reset
-    --hard`.
-    """
+    """Return the verb of one command with the options right after it, as in `git reset --hard`."""
     said, told = verb(text), command_of(text)
     last = said.rpartition(" ")[2]
     place = next((n for n, word in enumerate(told) if word.rpartition("/")[2] == last), len(told))
@@ -293,7 +283,7 @@ def _bare(text: str) -> int:
 
 
 def _widths(texts: Sequence[str], room: int, least: Callable[[str], int]) -> list[int]:
-    """How many characters each command gets: its verb at least, and the rest is shared out evenly."""
+    """Return the characters for each command: at least its verb, and an equal share of the rest."""
     widths = [min(len(text), least(text), max(room, 1)) for text in texts]
     rest = room - sum(widths)
     while rest > 0 and (wanting := [n for n, text in enumerate(texts) if widths[n] < len(text)]):
@@ -306,13 +296,13 @@ def _widths(texts: Sequence[str], room: int, least: Callable[[str], int]) -> lis
 
 
 def _shorten_part(text: str, width: int) -> str:
-    """One command, its verb kept; of the rest the end is kept, too, where a path has its file."""
+    """Shorten one command to its verb and the end of the rest, which may name a file."""
     if len(text) <= width:
         return text
     said = _head(text)
     if (
         not text.startswith(said) and len(said) + 2 <= width
-    ):  # assignments stand before it, or options within it
+    ):  # assignments precede it, or options are within it
         tail = width - len(said) - 2
         return f"{said} …{text[len(text) - tail :]}"
     tail = max(0, (width - len(said) - 2) // 2)

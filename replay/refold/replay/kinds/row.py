@@ -1,8 +1,7 @@
-"""The contract of a row, and what an event says in names, codes and numbers.
+"""The row of an event kind, and an event's names, codes and numbers.
 
-A row is literal: a word where the kind alone decides, a pure function of the event where it does not.
-Listings, the page, exports and counts ask rows, so that a new kind is one row more in the table and nothing
-else here.
+Each column of a row is a constant, or a pure function of the event. Listings, the page, exports and counts
+read rows, so a new kind needs one more row in the table and no other change here.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,11 +13,11 @@ from refold.reducers import events as ev
 from refold.replay import known
 
 Tools = Mapping[str, str]
-"""The names of tools, by the ids of the last answer's calls."""
+"""Tool names by call id, for the calls of the last response."""
 
 
 class EventDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The part of a `FlatEvent` that an event says itself."""
+    """Fields of a `FlatEvent` that come from the event itself."""
 
     name: tuple[str, ...] = ()
     call: tuple[str, ...] = ()
@@ -39,28 +38,28 @@ NOTHING = EventDetails()
 
 
 def of_calls(calls: Iterable[str], tools: Tools, **more: Any) -> EventDetails:
-    """The ids of calls and the names of their tools, and `more`."""
+    """Return details with call ids and tool names, and the fields `more`."""
     ids = tuple(calls)
-    return EventDetails(call=ids, name=once(tools[call] for call in ids if call in tools), **more)
+    return EventDetails(call=ids, name=unique(tools[call] for call in ids if call in tools), **more)
 
 
 def of_model(event: ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned, said: str = "") -> EventDetails:
-    """What a model did; `said` is the code of how it ended."""
+    """Return the details of a model's response or failure; `said` is the code of how it ended."""
     calls = event.calls if isinstance(event, ev.ModelResponded) else ()
     failed = isinstance(event, ev.ModelFailed)
     return EventDetails(
-        name=once(call.name for call in calls),
+        name=unique(call.name for call in calls),
         call=tuple(call.id for call in calls),
         model="" if isinstance(event, ev.ModelFailed) else event.model,
         error=failed,
         reason=words(said),
-        **_used(event),
+        **_list_usage(event),
         duration=known.took(event.duration),
     )
 
 
 def of_result(event: ev.ToolReturned, tools: Tools) -> EventDetails:
-    """How a call ended."""
+    """Return the details of a call's result."""
     refused = event.refused_by is not None
     return of_calls(
         (event.call,),
@@ -75,65 +74,65 @@ def of_result(event: ev.ToolReturned, tools: Tools) -> EventDetails:
 
 
 def of_answers(event: ev.ApprovalAnswered, tools: Tools) -> EventDetails:
-    """What a person decided about calls."""
+    """Return the details of an operator's decisions on calls."""
     calls = (answer.call for answer in event.answers)
-    return of_calls(calls, tools, by=event.by, verdict=once(answer.decision for answer in event.answers))
+    return of_calls(calls, tools, by=event.by, verdict=unique(answer.decision for answer in event.answers))
 
 
 def of_child(event: ev.ChildEnded, tools: Tools) -> EventDetails:
-    """How a run ended that a call began."""
+    """Return the details of a child run's end."""
     failed = event.agent_state.failed
-    return of_calls((event.call,), tools, error=failed, reason=(event.agent_state,), **_used(event))
+    return of_calls((event.call,), tools, error=failed, reason=(event.agent_state,), **_list_usage(event))
 
 
 def words(*said: str) -> tuple[str, ...]:
-    """Those that are not empty."""
+    """Return the texts that are not empty."""
     return tuple(str(word) for word in said if word)
 
 
-def once(names: Iterable[str]) -> tuple[str, ...]:
-    """The names in order, each once."""
+def unique(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names in order, without duplicates."""
     return tuple(dict.fromkeys(names))
 
 
-def _used(event: ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned | ev.ChildEnded) -> dict[str, Any]:
+def _list_usage(
+    event: ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned | ev.ChildEnded,
+) -> dict[str, Any]:
     usage = event.usage
     used = {"input": known.sent(usage), "output": known.got(usage)}
     return {"tokens": known.tokens(usage), **used, "cost": event.cost_nanousd}
 
 
 EventType = Literal["run", "model", "tool", "person", "history", "guard", "limit", "wait", "state", "note"]
-"""What a kind of event is about, in one word: `type` in filters."""
+"""Subject of an event kind: `type` in filters."""
 
 Weight = Literal["routine", "plain", "decisive"]
-"""`routine`: a short list leaves it out. `decisive`: it made the run what it was."""
+"""`routine`: short listings omit it. `decisive`: it determined the course of the run."""
 
 MarkedTurn = Literal["", "this", "next"]
-"""The turn whose row in a listing of turns has a word about it: the one under way, the one that the next
-request opens, none.
-"""
+"""Turn whose row in a listing shows a remark on the event: the current one, the next one, or none."""
 
 Sign = Literal["", "guard", "prune"]
-"""What an event is in a timeline, beside what failed."""
+"""Mark of an event in a timeline, besides failures."""
 
 E = TypeVar("E", bound=ev.Event)
 
 
 class Kind(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
-    """A kind of event as people are told of it.
+    """How events of a kind are displayed.
 
-    `says` is what it says in one line without its kind, in words of ours and the log's names and numbers;
-    `quotes` are the words of somebody else that the line goes on with, in an excerpt, "" without any. Neither
-    is harmless yet: whoever shows it sees to that. `marks` is the turn that has a word about it, and `mark`
-    this word where `says` would not do there.
+    `says` summarizes an event in one line without its kind, in refold's words and the log's names and
+    numbers. `quotes` is an excerpt of text from others that follows it, "" if there is none. Neither is
+    sanitized: the caller must do that. `marks` is the turn that shows a remark on the event, `mark` the
+    remark if it differs from `says`.
 
-    `texts` are the ways to what was said in it, in order: `content.text`, `reason`. `speaker` is who says
-    that, "" where nobody does. `details` are its names, codes and numbers, given the tools of the last
-    answer's calls. `counts` is the member of `Stats` in which it counts, and under which word.
+    `texts` are the paths of its texts, in order: `content.text`, `reason`. `speaker` is their author, "" if
+    there is none. `details` returns names, codes and numbers, given the tools of the last response's calls.
+    `counts` is the member of `Stats` that counts it, with the key.
 
-    Comparing two runs: `compared` says whether it counts; `named` that it is aligned by its name too; `tells`
-    that the model was shown it or said it; `ignores` are fields that no second run can have alike, beside
-    those that no kind has alike.
+    Comparing two runs: `compared` means that it counts; `named` that it is aligned by name, too; `tells` that
+    it was in the prompt or the response; `ignores` are fields that differ between any two runs, besides those
+    that do so in every kind.
     """
 
     of: type[E]
@@ -154,7 +153,7 @@ class Kind(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
     ignores: frozenset[str] = frozenset()
 
     def sentence(self, event: E) -> str:
-        """All that is said of it in one line: ours, and after a colon the words of others."""
+        """Return the full summary in one line: refold's words, then a colon and quoted text."""
         said, quoted = self.says(event), self.quotes(event)
         return f"{said}: {quoted}" if said and quoted else said or quoted
 
@@ -163,10 +162,10 @@ AnyKind = Kind[Any]
 
 
 def routine(_: ev.Event) -> Weight:
-    """Of little weight, whatever it says."""
+    """Return `routine` for any event."""
     return "routine"
 
 
 def decisive(_: ev.Event) -> Weight:
-    """Of much weight, whatever it says."""
+    """Return `decisive` for any event."""
     return "decisive"

@@ -1,1 +1,1 @@
-"""Questions to logs: one language about events and states, and the verbs that use it."""
+"""Queries over logs: one language for events and states, and the commands that use it."""

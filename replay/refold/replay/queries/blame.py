@@ -1,8 +1,8 @@
-r"""`blame`: which event last changed a field of the state, and which did before that.
+r"""`blame`: find the last events that changed a field of the state.
 
-A field is one of the names that questions know, or a path into the state as `changes` writes them:
-`window.ranges`, `guards.repetition.own`, `spent.tally.a\.b`; a member of a list may be meant by its place,
-too. What is compared is the value's JSON text.
+A field is a field name of queries, or a path into the state as `changes` writes them: `window.ranges`,
+`guards.repetition.own`, `spent.tally.a\.b`. An index selects a list entry, too. Values are compared as JSON
+text.
 """
 
 from collections import deque
@@ -17,35 +17,34 @@ import msgspec.inspect as shapes
 from refold.reducers.evolution import encode_value
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import NEW, RunState
-from refold.replay.queries.conditions import BadQuestion, unknown
+from refold.replay.queries.conditions import BadQuestion, describe_unknown
 from refold.replay.queries.rows import FLAGS, NUMBERS, STATE_FIELDS, TEXTS, StateField
-from refold.replay.reader import NO_GUARDS, Follower, Step, found_by
+from refold.replay.reader import NO_GUARDS, Follower, Step, run_follower
 from refold.replay.why import key_of, members, steps
 from refold.store.protocol import Store
 
 MOST = 20
-"""How many changes are kept, the last ones."""
+"""Maximum number of changes kept: the last ones."""
 
-# A log names the parts of its lists, and may have thousands of them.
+# Maximum number and length of names in an error: a log may have thousands of them.
 _NAMED, _NAME = 40, 60
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What reads a field off a state: `pick` takes its value, `text` writes it as JSON, "" where there is
-    nothing.
-    """
+    """Reads a field of a state: `pick` returns its value, `text` formats it as JSON, "" if there is none."""
 
     pick: Callable[[RunState], object]
     text: Callable[[Any], str]
 
     def __call__(self, state: RunState) -> str:
-        """The value as JSON text."""
+        """Return the value as JSON text."""
         return self.text(self.pick(state))
 
 
 class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
-    """That event `seq` changed a field, at the instant `at`: its value before and after, as JSON text, "" for
-    nothing.
+    """A change of a field by event `seq` at time `at`, with the values before and after as JSON text.
+
+    "" means no value.
     """
 
     seq: int
@@ -57,10 +56,10 @@ class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blame(msgspec.Struct, frozen=True, kw_only=True):
-    """What a field of a run is after its event `events`, and the last events that changed it, the newest
-    first.
+    """Value of a field after event `events`, and the last events that changed it, newest first.
 
-    `count` counts all changes. The first event of a log changes what is not as in a state of nothing.
+    `count` counts all changes. The first event of a log changes every field that differs from the empty
+    state.
     """
 
     run: str
@@ -79,17 +78,17 @@ async def blame(
     registry: Registry = BUILTIN,
     most: int = MOST,
 ) -> Blame:
-    """Which events changed the field, up to event `upto`.
+    """Find the events that changed the field, up to event `upto`.
 
     Raises `BadQuestion`, `UnknownRun`, `DamagedLog`, `NewerLog`.
     """
-    # What guards remember is in the state: no other field of it asks them.
+    # Only the `guards` fields of the state need guards.
     guards = registry if field.startswith("guards") else NO_GUARDS
-    return await found_by(Blamer(run, field, look_of(field), most), store, run, upto, guards)
+    return await run_follower(Blamer(run, field, make_look(field), most), store, run, upto, guards)
 
 
 class Blamer(Follower[Blame]):
-    """Keeps what changed a field."""
+    """Follower that collects the changes of a field."""
 
     folds = True
 
@@ -103,8 +102,7 @@ class Blamer(Follower[Blame]):
         """Take one event. Raises as `Step.after`."""
         stored, self._state = step.stored, step.after
         picked = self._look.pick(self._state)
-        # What did not change is the same object, and a window is as long as the run: it is not written out
-        # for nothing.
+        # An unchanged value is the same object. Formatting is skipped, as a window may be as long as the run.
         if picked is self._picked:
             return
         self._picked, value = picked, self._look.text(picked)
@@ -123,7 +121,7 @@ class Blamer(Follower[Blame]):
         self._value = value
 
     def result(self) -> Blame:
-        """What was found. Raises `BadQuestion` for a part of a list that never was there."""
+        """Return the result. Raises `BadQuestion` for a list entry that never existed."""
         if not self._count and self._field not in STATE_FIELDS:
             _refuse_unknown(self._state, self._field)
         return Blame(
@@ -136,18 +134,20 @@ class Blamer(Follower[Blame]):
         )
 
 
-def look_of(field: str) -> Look:
-    """What reads the field off a state. Raises `BadQuestion` for a name that no state can have there."""
+def make_look(field: str) -> Look:
+    """Return a reader for the field. Raises `BadQuestion` for a name that no state can have."""
     if field in NUMBERS:
         return _number(NUMBERS[field])
     named = TEXTS.get(field) or FLAGS.get(field)
     if named is not None:
-        return Look(named.of, _written)
+        return Look(named.of, _format_json)
     path = steps(field)
     if path[0] not in RunState.__struct_fields__:
-        raise BadQuestion(field, 1, unknown("field", path[0], {*STATE_FIELDS, *RunState.__struct_fields__}))
+        raise BadQuestion(
+            field, 1, describe_unknown("field", path[0], {*STATE_FIELDS, *RunState.__struct_fields__})
+        )
     _refuse_impossible(field, path)
-    return Look(lambda state: _at(state, path), _written)
+    return Look(lambda state: _at(state, path), _format_json)
 
 
 def _number(field: StateField[int]) -> Look:
@@ -163,7 +163,7 @@ def _number(field: StateField[int]) -> Look:
     return Look(field.of, text)
 
 
-def _written(value: object) -> str:
+def _format_json(value: object) -> str:
     return "" if value is None else encode_value(value).decode()
 
 
@@ -174,7 +174,7 @@ def _at(value: object, path: list[str]) -> object:
 
 
 def _parts(value: object, step: str) -> Mapping[str, object]:
-    """The parts of a value by their steps, or at least the one that is asked for."""
+    """Return the parts of a value by path step, at least the given one."""
     match value:
         case msgspec.Struct():
             return {name: getattr(value, name) for name in value.__struct_fields__}
@@ -191,21 +191,21 @@ def _parts(value: object, step: str) -> Mapping[str, object]:
 
 
 def _refuse_impossible(field: str, path: list[str]) -> None:
-    """Refuse what no state can have, by the types of its parts. Raises `BadQuestion`."""
+    """Check a path against the types of the state. Raises `BadQuestion`."""
     kinds, at = [_state_shape()], 1
     for place, step in enumerate(path):
         parts = [part for kind in kinds for part in _shape(kind, step)]
         if not parts:
             structs = [kind for kind in kinds if isinstance(kind, shapes.StructType)]
             names = {each.name for kind in structs for each in kind.fields}
-            nothing = f"nothing is below {'.'.join(path[:place])}; a dot within a key is written \\."
-            raise BadQuestion(field, at, unknown("field", step, names) if names else nothing)
+            nothing = f"{'.'.join(path[:place])} has no parts; a dot within a key is written \\."
+            raise BadQuestion(field, at, describe_unknown("field", step, names) if names else nothing)
         kinds, at = _alternatives(parts), at + len(step) + 1
 
 
 @cache
 def _state_shape() -> shapes.Type:
-    return shapes.type_info(RunState)  # takes milliseconds, and is always the same
+    return shapes.type_info(RunState)  # takes milliseconds, and never changes
 
 
 def _alternatives(kinds: list[shapes.Type]) -> list[shapes.Type]:
@@ -215,7 +215,7 @@ def _alternatives(kinds: list[shapes.Type]) -> list[shapes.Type]:
 
 
 def _shape(kind: shapes.Type, step: str) -> list[shapes.Type]:
-    """Of which types a part of a value of this type may be."""
+    """Return the possible types of a part of a value of this type."""
     match kind:
         case shapes.StructType():
             return [each.type for each in kind.fields if each.name == step]
@@ -232,7 +232,7 @@ def _shape(kind: shapes.Type, step: str) -> list[shapes.Type]:
 
 
 def _refuse_unknown(state: RunState, field: str) -> None:
-    """Refuse what a run never had beside things that it has, as a guard by another name.
+    """Reject a name that a run never had, if it has similar ones, such as another guard.
 
     Raises `BadQuestion`.
     """
@@ -240,12 +240,14 @@ def _refuse_unknown(state: RunState, field: str) -> None:
     for step in steps(field):
         parts = _parts(value, step)
         if step not in parts:
-            # Keys of a map come as things happen: one that never did is no mistake.
+            # Keys of a map appear over time: a key that never did is not an error.
             if parts and not isinstance(value, Mapping):
                 names = sorted(name[:_NAME] for name in parts)
                 near = get_close_matches(step, names, _NAMED) or names
                 raise BadQuestion(
-                    field, at, unknown("part", step, (names if len(names) <= _NAMED else near)[:_NAMED])
+                    field,
+                    at,
+                    describe_unknown("part", step, (names if len(names) <= _NAMED else near)[:_NAMED]),
                 )
             return
         value, at = parts[step], at + len(step) + 1

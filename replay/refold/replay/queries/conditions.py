@@ -1,6 +1,6 @@
-"""Conditions of a question, and what can be asked about.
+"""Conditions of a query, and its fields.
 
-Of a number that never falls it is proved, not guessed, that being more than something stays so.
+For numbers that never decrease, a lower bound provably stays true once it is true.
 """
 
 import re
@@ -17,7 +17,7 @@ from refold.reducers.patterns import find_first
 FieldKind = Literal["words", "number", "flag", "text"]
 
 MOST_CHARACTERS = 2000
-"""Of a question: it is typed by a person."""
+"""Maximum length of a query."""
 
 
 _ALIKE: Mapping[str, str] = MappingProxyType(
@@ -37,11 +37,11 @@ _ALIKE: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("status",), "state"),
     }
 )
-"""What other programs call it: no near name, and the same thing."""
+"""Names that other programs use for a field, in addition to similar spellings."""
 
 
 class BadQuestion(WrongUse):
-    """A question that means nothing: `problem` says why, `at` is the place in `text`, from 1."""
+    """An invalid query: `problem` says why, `at` is the position in `text`, from 1."""
 
     def __init__(self, text: str, at: int, problem: str) -> None:
         super().__init__(text, at, problem)
@@ -55,10 +55,10 @@ class BadQuestion(WrongUse):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """What can be asked about by a name: `digits` of a number's value stand after the point.
+    """A field of a query. A number has `digits` after the decimal point.
 
-    `values` are all that there are, where they are known: another one is a slip of the pen, and finds nothing
-    for ever. `rises`: in a log that can be folded it never falls; once true, it stays true.
+    `values` are all possible values, if they are known: any other one is a typo that would never match.
+    `rises`: it never decreases in a log that can be folded; a flag stays true once it is true.
     """
 
     kind: FieldKind
@@ -68,71 +68,72 @@ class Field(msgspec.Struct, frozen=True):
     rises: bool = False
 
 
-def unquoted(text: str) -> str:
-    r"""What stands between two quotation marks: `\` before a mark, or before itself, is not part of it."""
+def unquote(text: str) -> str:
+    r"""Return the text between two quotation marks, with `\` removed before a mark or another `\`."""
     return re.sub(r"\\([\"\\])", r"\1", text[1:-1])
 
 
-def quoted(text: str) -> str:
-    """The text between quotation marks, as `unquoted` reads it."""
+def quote(text: str) -> str:
+    """Quote a text so that `unquote` reads it back."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def unknown(what: str, name: str, names: Iterable[str]) -> str:
-    """That there is no such name, the nearest one, and all that there are."""
+def describe_unknown(what: str, name: str, names: Iterable[str]) -> str:
+    """Format an error for an unknown name, with the closest name and all names."""
     listed = sorted(names)
     near = (
         [_ALIKE[name.lower()]] if _ALIKE.get(name.lower()) in listed else get_close_matches(name, listed, 1)
     )
     meant = f" (did you mean {near[0]}?)" if near else ""
-    return f"there is no {what} {name[:60]!r}{meant}; there are {', '.join(listed)}"
+    return f"unknown {what} {name[:60]!r}{meant}; expected {', '.join(listed)}"
 
 
-def decimal(text: str) -> tuple[int, int]:
-    """A number as it is written, exactly: its digits, and how many of them stand after the point."""
+def parse_decimal(text: str) -> tuple[int, int]:
+    """Parse a decimal number exactly: its digits as an integer, and the number of decimals."""
     whole, _, after = text.partition(".")
     return int(whole + after), len(after)
 
 
 Order = Literal["<", "<=", ">", ">=", "=="]
 Read = Callable[[str], Any]
-"""What the fields of an event or a state are, by their names."""
+"""Reads a field of an event or a state by name."""
 
 _PLAIN = re.compile(r'[^\s"*()]+')
 
 
 class Is(msgspec.Struct, frozen=True):
-    """One of the field's words is this one."""
+    """One of the field's words equals this one."""
 
     field: str
     value: str
 
 
 class Like(msgspec.Struct, frozen=True):
-    """One of the field's words is this one, in which each `*` stands for anything."""
+    """One of the field's words matches this one, where each `*` matches anything."""
 
     field: str
     value: str
 
 
 class Holds(msgspec.Struct, frozen=True):
-    """This stands somewhere in the text."""
+    """The text contains this."""
 
     value: str
     field: str = "text"
 
 
 class Fits(msgspec.Struct, frozen=True):
-    """A pattern is found in one of the field's words, or in a line of the text."""
+    """A pattern matches in one of the field's words, or in a line of the text."""
 
     field: str
     pattern: str
 
 
 class Between(msgspec.Struct, frozen=True):
-    """The number is in the range, ends included, None: without an end; in nano-dollars and nanoseconds where
-    it is such.
+    """The number is in the range, ends included; None: unbounded.
+
+    Money is in nano-dollars and time in nanoseconds.
     """
 
     field: str
@@ -141,8 +142,9 @@ class Between(msgspec.Struct, frozen=True):
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """The number stands so to another field, times `factor`: a decimal number, its digits and how many stand
-    after the point.
+    """The number compares like this to another field times `factor`.
+
+    `factor` is a decimal number: its digits, and the number of decimals.
     """
 
     field: str
@@ -152,7 +154,7 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 class Says(msgspec.Struct, frozen=True):
-    """The flag is this."""
+    """The flag has this value."""
 
     field: str
     value: bool
@@ -162,19 +164,19 @@ Test = Is | Like | Holds | Fits | Between | Beside | Says
 
 
 class Not(msgspec.Struct, frozen=True):
-    """The contrary."""
+    """Negation."""
 
     of: "Node"
 
 
 class Every(msgspec.Struct, frozen=True):
-    """All of them; of none: whatever there is."""
+    """All parts match; without parts, everything does."""
 
     of: tuple["Node", ...]
 
 
 class Some(msgspec.Struct, frozen=True):
-    """One of them at least."""
+    """At least one part matches."""
 
     of: tuple["Node", ...]
 
@@ -182,37 +184,36 @@ class Some(msgspec.Struct, frozen=True):
 Node = Test | Not | Every | Some
 
 
-def is_so(node: Node, read: Read, fields: Mapping[str, Field]) -> bool | None:
-    """Whether it is so of what `read` reads; None: nobody knows, for it hangs on a text that is hidden (read
-    as None).
+def evaluate(node: Node, read: Read, fields: Mapping[str, Field]) -> bool | None:
+    """Evaluate a query with `read`; None if the result depends on erased text (read as None).
 
-    Any other field that is not there fits nothing.
+    Any other missing field matches nothing.
     """
     match node:
         case Every(of=parts):
-            return _first(parts, read, fields, decisive=False)
+            return _combine(parts, read, fields, decisive=False)
         case Some(of=parts):
-            return _first(parts, read, fields, decisive=True)
+            return _combine(parts, read, fields, decisive=True)
         case Not(of=part):
-            so = is_so(part, read, fields)
+            so = evaluate(part, read, fields)
             return None if so is None else not so
         case _:
-            return _passes(node, read, fields)
+            return _evaluate_test(node, read, fields)
 
 
-def _passes(test: Test, read: Read, fields: Mapping[str, Field]) -> bool | None:
+def _evaluate_test(test: Test, read: Read, fields: Mapping[str, Field]) -> bool | None:
     match test:
         case Is(field=field, value=value):
             wanted = value.lower()
             return any(word.lower() == wanted for word in _words(read(field)))
         case Like(field=field, value=value):
-            return any(like(word.lower(), value.lower()) for word in _words(read(field)))
+            return any(matches_glob(word.lower(), value.lower()) for word in _words(read(field)))
         case Holds() | Fits():
             return _is_found(test, read(test.field), is_text=fields[test.field].kind == "text")
         case Between(field=field):
-            return _lies(test, read(field))
+            return _is_in_range(test, read(field))
         case Beside():
-            return _stands(test, read, fields)
+            return _compare_fields(test, read, fields)
         case Says(field=field, value=value):
             return read(field) is value
 
@@ -226,19 +227,19 @@ def _is_found(test: Holds | Fits, value: Any, *, is_text: bool) -> bool | None:
     return any(find_first(test.pattern, text) is not None for text in texts)
 
 
-def _lies(test: Between, number: int | None) -> bool:
+def _is_in_range(test: Between, number: int | None) -> bool:
     if number is None:
         return False
     return (test.low is None or test.low <= number) and (test.high is None or number <= test.high)
 
 
-def _first(
+def _combine(
     parts: tuple[Node, ...], read: Read, fields: Mapping[str, Field], *, decisive: bool
 ) -> bool | None:
-    """The answer that decides, if one part gives it; else what none knows stays unknown."""
+    """Return the deciding value if one part has it, None if a part is unknown, else the opposite."""
     unknown = False
     for part in parts:
-        so = is_so(part, read, fields)
+        so = evaluate(part, read, fields)
         if so is decisive:
             return decisive
         unknown = unknown or so is None
@@ -246,7 +247,7 @@ def _first(
 
 
 def conditions(node: Node, *, contrary: bool = False) -> Iterator[tuple[Test, bool]]:
-    """Every condition in it, and whether its contrary is asked for."""
+    """Yield every condition, and whether it is negated."""
     match node:
         case Not(of=part):
             yield from conditions(part, contrary=not contrary)
@@ -257,13 +258,13 @@ def conditions(node: Node, *, contrary: bool = False) -> Iterator[tuple[Test, bo
             yield node, contrary
 
 
-def lasts(node: Node, fields: Mapping[str, Field], *, contrary: bool = False) -> bool:
-    """Whether it is proved that it stays so once it is, in whatever log; `contrary`: that it stays not so."""
+def is_monotonic(node: Node, fields: Mapping[str, Field], *, contrary: bool = False) -> bool:
+    """Return whether it provably stays true once it is, in any log; if `contrary`, that it stays false."""
     match node:
         case Every(of=parts) | Some(of=parts):
-            return all(lasts(part, fields, contrary=contrary) for part in parts)
+            return all(is_monotonic(part, fields, contrary=contrary) for part in parts)
         case Not(of=part):
-            return lasts(part, fields, contrary=not contrary)
+            return is_monotonic(part, fields, contrary=not contrary)
         case Between(field=field, low=low, high=high):
             return fields[field].rises and (low if contrary else high) is None
         case Says(field=field, value=value):
@@ -272,8 +273,8 @@ def lasts(node: Node, fields: Mapping[str, Field], *, contrary: bool = False) ->
             return False
 
 
-def like(word: str, pattern: str) -> bool:
-    """Whether a word is a pattern in which each `*` stands for anything."""
+def matches_glob(word: str, pattern: str) -> bool:
+    """Return whether a word matches a pattern in which each `*` matches anything."""
     first, *middle, last = pattern.split("*")
     if len(word) < len(first) + len(last) or not word.startswith(first) or not word.endswith(last):
         return False
@@ -286,46 +287,46 @@ def like(word: str, pattern: str) -> bool:
     return True
 
 
-def written(node: Node, fields: Mapping[str, Field]) -> str:
-    """The question as text that parses to it again."""
+def format_query(node: Node, fields: Mapping[str, Field]) -> str:
+    """Format a query as text that parses to the same query."""
     match node:
         case Some(of=parts):
-            return " or ".join(_part(part, fields) for part in parts)
+            return " or ".join(_format_part(part, fields) for part in parts)
         case Every(of=parts):
-            return " ".join(_part(part, fields) for part in parts)
+            return " ".join(_format_part(part, fields) for part in parts)
         case Not(of=(Holds() | Not()) as part):
-            return f"not {written(part, fields)}"
+            return f"not {format_query(part, fields)}"
         case Not(of=part):
-            return f"-{_part(part, fields)}"
+            return f"-{_format_part(part, fields)}"
         case _:
-            return _written_test(node, fields[node.field])
+            return _format_test(node, fields[node.field])
 
 
-def _written_test(test: Test, about: Field) -> str:
+def _format_test(test: Test, about: Field) -> str:
     field = test.field
     match test:
         case Is(value=value):
-            return f"{field}:{_written_word(value, about.values)}"
+            return f"{field}:{_format_word(value, about.values)}"
         case Like(value=value):
             return f"{field}:{value}"
         case Holds(value=value):
-            return f"{field}:{quoted(value)}"
+            return f"{field}:{quote(value)}"
         case Fits(pattern=pattern):
-            return f"{field}~{quoted(pattern)}"
+            return f"{field}~{quote(pattern)}"
         case Between(low=low, high=high):
-            return _range(field, low, high, about.digits)
+            return _format_range(field, low, high, about.digits)
         case Beside(order=order, factor=factor, other=other):
-            return f"{field}{order}{'' if factor == (1, 0) else f'{_number(*factor)}*'}{other}"
+            return f"{field}{order}{'' if factor == (1, 0) else f'{_format_number(*factor)}*'}{other}"
         case Says(value=value):
             return f"{field}:{str(value).lower()}"
 
 
-def _stands(asked: Beside, read: Read, fields: Mapping[str, Field]) -> bool:
+def _compare_fields(asked: Beside, read: Read, fields: Mapping[str, Field]) -> bool:
     one, other = read(asked.field), read(asked.other)
     if one is None or other is None:
         return False
     times, after = asked.factor
-    # In whole numbers, with as many digits after the point as either side has: money is exact.
+    # In integers with all decimals of both sides, so that money is exact.
     left = one * 10 ** (fields[asked.other].digits + after)
     right = other * times * 10 ** fields[asked.field].digits
     return _ORDERS[asked.order](left, right)
@@ -346,25 +347,25 @@ def _words(value: str | tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
-def _part(node: Node, fields: Mapping[str, Field]) -> str:
-    return f"({written(node, fields)})" if isinstance(node, Every | Some) else written(node, fields)
+def _format_part(node: Node, fields: Mapping[str, Field]) -> str:
+    return f"({format_query(node, fields)})" if isinstance(node, Every | Some) else format_query(node, fields)
 
 
-def _range(field: str, low: int | None, high: int | None, digits: int) -> str:
+def _format_range(field: str, low: int | None, high: int | None, digits: int) -> str:
     if high is not None and high < 0:
         return f"{field}<0"
     if low is None:
-        return f"{field}<={_number(high or 0, digits)}"
+        return f"{field}<={_format_number(high or 0, digits)}"
     if high is None:
-        return f"{field}>={_number(low, digits)}"
-    least, most = _number(low, digits), _number(high, digits)
+        return f"{field}>={_format_number(low, digits)}"
+    least, most = _format_number(low, digits), _format_number(high, digits)
     return f"{field}:{least}" if least == most else f"{field}:{least}..{most}"
 
 
-def _written_word(word: str, values: tuple[str, ...]) -> str:
-    return word if _PLAIN.fullmatch(word) and (not values or word in values) else quoted(word)
+def _format_word(word: str, values: tuple[str, ...]) -> str:
+    return word if _PLAIN.fullmatch(word) and (not values or word in values) else quote(word)
 
 
-def _number(value: int, digits: int) -> str:
+def _format_number(value: int, digits: int) -> str:
     text = f"{value:0{digits + 1}}"
     return f"{text[:-digits]}.{text[-digits:]}" if digits else text

@@ -19,10 +19,16 @@ from refold.reducers.events import Event, ModelRequested
 from refold.reducers.state import NEW, RunState
 from refold.replay import known
 from refold.replay.kinds.table import kind_for
-from refold.replay.queries.blame import look_of
-from refold.replay.queries.divergence import Calls, Compared, ComparedEvent, FieldDifference, differences
+from refold.replay.queries.blame import make_look
+from refold.replay.queries.divergence import (
+    Calls,
+    ComparedEvent,
+    ComparedEvents,
+    FieldDifference,
+    differences,
+)
 from refold.replay.queries.language import Question
-from refold.replay.reader import Follower, Step, Steps, found_by, stored_events
+from refold.replay.reader import Follower, Step, Steps, run_follower, stored_events
 from refold.store.protocol import Store, Stored
 
 MOST = 100
@@ -114,7 +120,7 @@ class _LogReader:
 
     def __init__(self, store: Store, run: str) -> None:
         self._run, self._steps = run, Steps(stored_events(store, run), folds=True)
-        self._compared = Compared(self._steps)
+        self._compared = ComparedEvents(self._steps)
         self._next: ComparedEvent | None = None
         self._over = False
         self.number = -1
@@ -140,7 +146,7 @@ class _LogReader:
         return turn
 
     def side(self) -> RunTotals:
-        """Return the totals of the run as far as it was read."""
+        """Return the totals of the events read."""
         state = self._steps.state
         return RunTotals(
             run=self._run,
@@ -185,15 +191,15 @@ class _Found:
             self._compared += 1
             one, other = left.get(key), right.get(key)
             if one is None or other is None:
-                self._keep(number, key, one and one[1], other and other[1], ())
+                self._add_difference(number, key, one and one[1], other and other[1], ())
                 continue
             fields = differences(one[1], other[1])
             if fields and all(field.erased for field in fields):
                 self._unknown += 1
             elif fields:
-                self._keep(number, key, one[1], other[1], fields)
+                self._add_difference(number, key, one[1], other[1], fields)
 
-    def _keep(
+    def _add_difference(
         self,
         number: int,
         key: _Key,
@@ -237,7 +243,7 @@ def _offset(left: _Turn, right: _Turn, key: _Key) -> int:
 
 
 STRETCH = 256
-"""Events between two evaluations. This many states are held in memory; they share most of their data."""
+"""Events between two evaluations. This many states, which share most of their data, are in memory."""
 
 How = Literal["halving", "every event"]
 
@@ -267,7 +273,7 @@ async def bisect(store: Store, run: str, question: Question[RunState]) -> FirstT
 
     The log is read up to that event, or to its end.
     """
-    return await found_by(DifferenceFinder(run, question), store, run)
+    return await run_follower(DifferenceFinder(run, question), store, run)
 
 
 class DifferenceFinder(Follower[FirstTrue]):
@@ -291,12 +297,12 @@ class DifferenceFinder(Follower[FirstTrue]):
         """Take one event. Raises as `Step.after`."""
         self._states.append((step.after, step.stored))
         if len(self._states) == self._stretch:
-            self._look()
+            self._evaluate_from()
 
     def end(self) -> None:
         """Evaluate the remaining states."""
         if self._states:
-            self._look()
+            self._evaluate_from()
 
     def result(self) -> FirstTrue:
         """Return the event found, if any."""
@@ -307,12 +313,12 @@ class DifferenceFinder(Follower[FirstTrue]):
         if self._found is None:
             return found
         before, after, stored = self._found
-        looks = {field: look_of(field) for field in self._question.names}
+        looks = {field: make_look(field) for field in self._question.names}
         fields = {field: (_raw(look(before)), _raw(look(after))) for field, look in looks.items()}
         turn, seq = after.spent.steps, stored.seq
         return replace(found, events=seq, seq=seq, kind=stored.kind, at=stored.at, turn=turn, fields=fields)
 
-    def _look(self) -> None:
+    def _evaluate_from(self) -> None:
         states = self._states
         if self._is_so(states[-1][0]):
             place = bisect_left(states, x=True, hi=len(states) - 1, key=lambda each: self._is_so(each[0]))

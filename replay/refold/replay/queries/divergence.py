@@ -1,15 +1,14 @@
-"""`bisect --versus`: the first event at which two logs part; and when two events say the same.
+"""`bisect --versus`: find the first event at which two logs diverge; and compare two events.
 
-What no second run can have in common with the first does not count: ids, instants, durations, salts and
-digests, what a provider charged, the numbers of other events. Nor does what has no effect: annotations, and
-digests of the state. A call is known by its tool and its place in the answer, for an id counts the calls
-before it. Where the words were erased on one side only, it is not known whether they were the same.
+Values that always differ between two runs do not count: ids, times, durations, salts and digests, provider
+charges, numbers of other events. Neither do events without effect: annotations, and digests of the state. A
+call is identified by its tool and its position in the response, because ids count earlier calls. If a payload
+is erased on one side only, the difference is unknown.
 
-Two copies of a log, or a fork and its parent, are halved by their chains: equal hashes say that everything
-before is equal. Logs that were written apart have no hash in common, but the digests of their states may
-still agree, where they are of the same facts at the same instants. From there on events are compared one
-after the other, not turn by turn as `diff` aligns them: this begins in the middle of a log, and the first
-event that is another is all that is asked for.
+Two copies of a log, or a fork and its parent, are bisected by their chains: equal hashes mean equal prefixes.
+Logs written separately share no hash, but digests of their states may still agree, if they are of the same
+facts at the same times. From there on, events are compared one by one, not aligned by turn as in `diff`: the
+comparison starts in the middle of a log, and only the first different event matters.
 """
 
 from bisect import bisect_left
@@ -84,7 +83,7 @@ class ComparedEvent(msgspec.Struct, frozen=True):
         return self.stored.erased
 
 
-class Compared(AsyncIterator[ComparedEvent]):
+class ComparedEvents(AsyncIterator[ComparedEvent]):
     """Iterator over the events of a log that count in a comparison, in order.
 
     `answer` is the last response before the first of them. It is not a generator, as `Records`.
@@ -109,18 +108,18 @@ class Compared(AsyncIterator[ComparedEvent]):
 def differences(one: ComparedEvent, other: ComparedEvent) -> tuple[FieldDifference, ...]:
     """Return the differences of two events of one kind, payload first; empty if they are equal."""
     mine, others = _body(one), _body(other)
-    changed = _changed(mine, others)
+    changed = _list_changed(mine, others)
     if one.erased is not other.erased:
         return (FieldDifference(field="content", erased=True), *_list_differences(changed, mine, others))
-    left, right = _said(one), _said(other)
-    said = _changed(left, right)
-    if said:  # then the sizes of it differ, too, and need not be told
+    left, right = _payload_fields(one), _payload_fields(other)
+    said = _list_changed(left, right)
+    if said:  # sizes differ as well, and are not listed
         changed = [name for name in changed if name not in _SIZES and name not in said]
     spoken = said if len(said) == 1 else [name for name in said if name not in _SIZES]
     return (*_list_differences(spoken, left, right), *_list_differences(changed, mine, others))
 
 
-def _changed(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
+def _list_changed(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
     return [name for name in {**one, **other} if one.get(name) != other.get(name)]
 
 
@@ -130,7 +129,7 @@ def _list_differences(
     return (_difference(name, one.get(name), other.get(name)) for name in names)
 
 
-def _said(told: ComparedEvent) -> dict[str, object]:
+def _payload_fields(told: ComparedEvent) -> dict[str, object]:
     """Return the payload's fields without empty ones; fields that only a provider can read are skipped."""
     content = getattr(told.event, "content", None)
     if content is None:
@@ -154,7 +153,7 @@ def _comparable(value: object, calls: Calls, name: str) -> object:
             return calls.get(value, value)
         case Size():  # its digest is salted
             return replace(value, digest="")
-        case Gap():  # what it frames is compared as what was said
+        case Gap():  # the framed text is compared as payload
             return replace(value, source=0)
         case ev.MessageHead():
             return replace(value, size=replace(value.size, digest=""))
@@ -162,7 +161,7 @@ def _comparable(value: object, calls: Calls, name: str) -> object:
             timed = {"used": 0, "exceeded_by": 0} if value.unit is LimitUnit.NANOSECONDS else {}
             return replace(value, at=0, **timed)
         case ev.Call():
-            # Its arguments are what was said, and compared as such.
+            # Arguments are compared as payload.
             return calls.get(value.id, value.name) + ("" if value.complete else " (incomplete)")
         case ev.ApprovalAnswer():
             return replace(value, call=calls.get(value.call, value.call))
@@ -174,7 +173,7 @@ def _comparable(value: object, calls: Calls, name: str) -> object:
 
 def _difference(name: str, left: object, right: object) -> FieldDifference:
     one, other = _text(left), _text(right)
-    place = _common(one, other)
+    place = _common_prefix(one, other)
     start = max(0, place - _BEFORE)
     return FieldDifference(
         field=name,
@@ -186,7 +185,7 @@ def _difference(name: str, left: object, right: object) -> FieldDifference:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, tuple):  # the arguments of an only call are that call's
+    if isinstance(value, tuple):  # with only one call, these are its arguments
         parts = cast("tuple[object, ...]", value)
         value = parts[0] if len(parts) == 1 and isinstance(parts[0], str) else parts
     if value is None or isinstance(value, str):
@@ -194,14 +193,14 @@ def _text(value: object) -> str:
     return encode_value(value).decode()
 
 
-def _common(one: str, other: str) -> int:
+def _common_prefix(one: str, other: str) -> int:
     """Return the length of the common prefix of two texts, by bisection: slice comparison runs in C."""
     lengths = range(1, min(len(one), len(other)) + 1)
     return bisect_left(lengths, x=True, key=lambda length: one[:length] != other[:length])
 
 
-_SOME = 256  # records that are read at once to look for one of a kind
-_MOST_RESULTS = 1000  # in a row, that are put in order
+_SOME = 256  # records read at once when searching for a kind
+_MOST_RESULTS = 1000  # consecutive results that are sorted
 
 _DIGESTED, _ANSWERED = ev.kind_of(ev.StateDigested), ev.kind_of(ev.ModelResponded)
 
@@ -237,7 +236,7 @@ async def divergence(stores: tuple[Store, Store], runs: tuple[str, str]) -> Dive
     same, by = await halver.same()
     known = Divergence(left=runs[0], right=runs[1], same=same, by=by, looks=halver.looks)
     for log in logs:
-        await log.go_on_after(same)
+        await log.continue_after(same)
     while True:
         one, other = await logs[0].next(), await logs[1].next()
         if one is None and other is None:
@@ -264,7 +263,7 @@ class _ReadLog:
 
     def __init__(self, store: Store, run: str) -> None:
         self.store, self.run = store, run
-        self._rest: Compared | None = None
+        self._rest: ComparedEvents | None = None
         self._ready: list[ComparedEvent] = []
         self._ahead: ComparedEvent | None = None
 
@@ -288,7 +287,7 @@ class _ReadLog:
                     return stored
         return None
 
-    async def go_on_after(self, seq: int) -> None:
+    async def continue_after(self, seq: int) -> None:
         """Continue reading after an event, and look up the names of calls that are open there."""
         before: ev.Event | None = None
         for begin in range(seq, 0, -_SOME):
@@ -297,14 +296,14 @@ class _ReadLog:
             if answer is not None:
                 before = event_of(answer, content=False)
                 break
-        self._rest = Compared(Steps(Records(self.store, self.run, after=seq)), before)
+        self._rest = ComparedEvents(Steps(Records(self.store, self.run, after=seq)), before)
 
     async def next(self) -> ComparedEvent | None:
         """Return the next compared event; None after the last.
 
         Consecutive results are sorted by their calls, since their arrival order is random.
         """
-        assert self._rest is not None, "it was told where to go on"
+        assert self._rest is not None, "call continue_after first"
         if not self._ready:
             told = self._ahead or await anext(self._rest, None)
             self._ahead = None
@@ -344,19 +343,19 @@ class _Halver:
         return found, "digests" if found else "nothing"
 
     async def _by_hashes(self, upto: int) -> int:
-        # Two runs that share nothing do not share the first event: no need to halve.
-        if not await self._alike(1):
+        # Unrelated runs differ in the first event, so no bisection is needed.
+        if not await self._are_equal(1):
             return 0
         low, high = 1, upto
         while low < high:
             middle = (low + high + 1) // 2
-            if await self._alike(middle):
+            if await self._are_equal(middle):
                 low = middle
             else:
                 high = middle - 1
         return low
 
-    async def _alike(self, seq: int) -> bool:
+    async def _are_equal(self, seq: int) -> bool:
         self.looks += 1
         one, other = await self._logs[0].at(seq), await self._logs[1].at(seq)
         return one is not None and other is not None and one.hash == other.hash

@@ -10,7 +10,7 @@ from refold.reducers.errors import CannotJudge, Damaged, RefoldError
 from refold.reducers.events import Event, ModelResponded
 from refold.reducers.patterns import find_first
 from refold.replay.bulk import Shard
-from refold.replay.kinds.sentences import said
+from refold.replay.kinds.sentences import list_texts
 from refold.replay.kinds.table import sentence
 from refold.replay.queries.conditions import Fits, Holds
 from refold.replay.queries.language import Question
@@ -20,7 +20,7 @@ from refold.store.bundles import whole_logs
 from refold.store.protocol import Store, Stored, UnknownRun
 
 EXCERPT = 160
-"""Characters of a matching text that are shown."""
+"""Maximum characters of an excerpt."""
 
 _BEFORE = 40
 
@@ -125,7 +125,7 @@ def look_through(
                 if match is not None:
                     count += 1
                     if hits:
-                        yield run, _told(asked, match)
+                        yield run, _make_hit(asked, match)
                     if count == most:
                         break
         except (Damaged, CannotJudge, UnknownRun) as error:
@@ -135,15 +135,15 @@ def look_through(
         yield run, count
 
 
-def _told(asked: Question[FlatEvent], match: Match) -> Hit:
+def _make_hit(asked: Question[FlatEvent], match: Match) -> Hit:
     row = msgspec.structs.replace(match.row, text="")
-    return Hit(row=row, excerpt=shown(asked, match), said=sentence(match.event), at=match.stored.at)
+    return Hit(row=row, excerpt=make_excerpt(asked, match), said=sentence(match.event), at=match.stored.at)
 
 
-def shown(asked: Question[FlatEvent], match: Match) -> Excerpt | None:
+def make_excerpt(asked: Question[FlatEvent], match: Match) -> Excerpt | None:
     """Return the excerpt of a match. A match in a call shows its main argument if that contains the match."""
     if isinstance(match.event, ModelResponded):
-        found_ = excerpt(asked, "\n".join(said(match.event)))
+        found_ = excerpt(asked, "\n".join(list_texts(match.event)))
         if found_ is not None and found_.end:
             return found_
     return excerpt(asked, match.row.text or "")

@@ -1,11 +1,11 @@
-"""`stats`: what was done, how it ended, how long it took and what it cost, counted over any number of runs.
+"""`stats`: counts, outcomes, durations and costs over any number of runs.
 
-Counts of disjoint runs add up: `merge` is associative and commutative, and what was counted in pieces is what
-was counted at once. Latencies are kept as counts in buckets of about 3 % width, so that quantiles can be
-merged too (in the manner of DDSketch, Masson et al. 2019, in integers): a quantile is at most so much above
-the true one, and never below.
+Counts of disjoint runs add up: `merge` is associative and commutative, and merged parts equal one count over
+everything. Latencies are kept as counts in buckets of about 3 % width, so that quantiles can be merged as
+well (similar to DDSketch, Masson et al. 2019, in integers): a quantile is never below the true one, and at
+most 3 % above it.
 
-A fork begins with events of its parent's log. To count both is to count each event once: see `Counter`.
+A fork begins with events of its parent's log. If both are counted, each event counts once: see `Counter`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,46 +24,45 @@ from refold.replay.kinds.table import kind_for
 from refold.replay.queries.grep import Sieve
 from refold.replay.queries.language import Question
 from refold.replay.queries.rows import FlatEvent, event_question
-from refold.replay.reader import Follower, Step, follow_all, found_by
+from refold.replay.reader import Follower, Step, follow_all, run_follower
 from refold.replay.source_words import SourceEnd, source_end
 from refold.store.bundles import whole_logs
 from refold.store.protocol import Store, Stored, UnknownRun
 
 OPEN = "open"
-"""The end of a run that has none yet."""
+"""Outcome of a run that has not ended."""
 
-_FINE = 5  # bits of a duration below its first that tell buckets apart: 2**-5 is 3 %
+_FINE = 5  # bits after the highest one that distinguish buckets: 2**-5 is 3 %
 
 _NOTED = "source_recorded"
-"""The kind whose words are read: an import says there how whole a source's counts are."""
+"""Kind whose payload is read: it says whether an import's counts are complete."""
 
 Counts = dict[str, int]
 
 
 class Latency(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Durations: how many fell into each bucket, by its number. `total` and `longest` are exact,
-    nanoseconds.
-    """
+    """Durations as counts per bucket. `total` and `longest` are exact, nanoseconds."""
 
-    buckets: Counts = {}  # JSON's keys are texts
+    buckets: Counts = {}  # JSON keys are strings
     total: int = 0
     longest: int = 0
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of durations."""
         return sum(self.buckets.values())
 
     def add(self, duration: int) -> None:
-        """One more duration, nanoseconds."""
+        """Add a duration in nanoseconds."""
         bucket = str(_bucket(duration))
         self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
         self.total += duration
         self.longest = max(self.longest, duration)
 
     def quantile(self, share: int, of: int = 100) -> int | None:
-        """Which duration `share` of `of` do not exceed, nanoseconds, at most 3 % too long; None if there is
-        none.
+        """Return the duration that `share` of `of` do not exceed, in nanoseconds; None without durations.
+
+        It is at most 3 % too long.
         """
         rank, seen = -(-self.count * share // of), 0
         for bucket in sorted(map(int, self.buckets)):
@@ -74,10 +73,10 @@ class Latency(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class ToolStats(msgspec.Struct, kw_only=True):
-    """One tool: results, of which `errors` by class went wrong; refused calls; bytes before the cap.
+    """Counts of one tool: results, errors by class, refused calls, and bytes before the cap.
 
-    Of `unmarked` results nobody knows whether they went wrong: their source does not say. `not_recorded`
-    calls have no result in their source, and count as none.
+    `unmarked` results have no recorded status. `not_recorded` calls have no result in their source and do not
+    count as results.
     """
 
     returned: int = 0
@@ -90,7 +89,7 @@ class ToolStats(msgspec.Struct, kw_only=True):
 
 
 class ModelStats(msgspec.Struct, kw_only=True):
-    """One model, as it names itself: answers by why they stopped, and their latency."""
+    """Counts of one model by its own name: responses by stop reason, and their latency."""
 
     answers: int = 0
     stops: Counts = {}
@@ -98,14 +97,14 @@ class ModelStats(msgspec.Struct, kw_only=True):
 
 
 class Stats(msgspec.Struct, kw_only=True):
-    """Any number of runs, counted. Merging leaves what is merged as it was.
+    """Counts over any number of runs. Merging does not modify its inputs.
 
-    `ends` counts runs by state and code, `source_ends` imported ones by how their source ended them, `kinds`
-    events, `failures` requests that failed by class, `trips` what limits and guards said as `guard: verdict`,
-    `refusals` refused calls by guard, `prunes` by pass. Tokens and cost are None where none were counted;
-    `unpriced` counts answers without a known price, `uncounted` those of which not all tokens are known.
-    `damaged` and `newer` name runs that could not be read to their ends, and say why; what was read counts.
-    `elapsed` is how long runs took, each from the first event of its own.
+    `ends` counts runs by state and code, `source_ends` imported runs by how their source ended them, `kinds`
+    events, `failures` failed requests by class, `trips` verdicts as `guard: verdict`, `refusals` refused
+    calls by guard, `prunes` compaction by step. Tokens and cost are None if nothing was counted; `unpriced`
+    counts responses without a known price, `uncounted` those with incomplete token counts. `damaged` and
+    `newer` map runs that could not be read to the end to the reason; what was read counts. `elapsed` has the
+    durations of runs, each from its own first event.
     """
 
     runs: int = 0
@@ -139,17 +138,17 @@ class Stats(msgspec.Struct, kw_only=True):
 
 
 async def stats(store: Store, run: str) -> Stats:
-    """One run, counted; of a fork with what came before it, so that it and its parent are not disjoint.
+    """Count one run. A fork includes its prefix, so it and its parent are not disjoint.
 
-    Raises `UnknownRun`, `DamagedLog` and `NewerLog`: `Counter` keeps what was read until then.
+    Raises `UnknownRun`, `DamagedLog` and `NewerLog`; `Counter` keeps what was read before the error.
     """
-    return await found_by(Counter(), store, run)
+    return await run_follower(Counter(), store, run)
 
 
 def count_all(shard: Shard, typed: str = "") -> Iterator[Stats | tuple[str, RefoldError]]:
-    """The runs of a shard, counted: each event once, though forks have it in common, if `typed` means it.
+    """Yield the problem of each run of a shard that could not be read to its end, then the counts of all.
 
-    Before a run comes what kept it from its end.
+    Each event counts once, although forks share events, and only if the query `typed` matches it.
     """
     asked, shared = event_question(typed), dict[str, int]()
     total = Stats()
@@ -159,7 +158,7 @@ def count_all(shard: Shard, typed: str = "") -> Iterator[Stats | tuple[str, Refo
         try:
             follow_all(records, counter)
             problem = counter.problem
-        except UnknownRun as error:  # listed, and not one event of it is there
+        except UnknownRun as error:  # listed, but without any event
             problem = error
         found = counter.result()
         if problem is not None:
@@ -170,7 +169,7 @@ def count_all(shard: Shard, typed: str = "") -> Iterator[Stats | tuple[str, Refo
 
 
 def merge(all_: Iterable[Stats]) -> Stats:
-    """Several counts as one. What was counted twice counts twice."""
+    """Merge counts. Events counted twice count twice."""
     total = Stats()
     for each in all_:
         _add(total, each)
@@ -178,11 +177,11 @@ def merge(all_: Iterable[Stats]) -> Stats:
 
 
 class Counter(Follower[Stats]):
-    """Counts one run. Of the calls it knows the names of the last answer's, no more.
+    """Follower that counts one run. It knows the names of the last response's calls only.
 
-    Counters of several runs that are given the same `shared` count each event once, though forks have it in
-    common. It says up to which event each run's own log is counted; they add to it. With a question `asked`,
-    events count that it means; how runs ended and how long they took is told of the whole.
+    Counters with the same `shared` count each event once, although forks share events: it maps runs to the
+    last counted event of their own log, and counters update it. With a query `asked`, only matching events
+    count; outcomes and durations are always those of the whole run.
     """
 
     def __init__(
@@ -198,7 +197,7 @@ class Counter(Follower[Stats]):
         self._began = self._at = 0
 
     def take(self, step: Step) -> None:
-        """Take one event. Raises as `Step.event`, with nothing counted of it."""
+        """Take one event. Raises as `Step.event`; then the event is not counted."""
         stored, event = step.stored, step.event if step.stored.kind == _NOTED else step.bare
         meant = self._sieve is None or self._sieve.match(step) is not None
         self._learn(stored, event)
@@ -214,11 +213,11 @@ class Counter(Follower[Stats]):
         self._take(event)
 
     def result(self) -> Stats:
-        """What was counted."""
+        """Return the counts."""
         self._stats.ends = {self._end: 1}
         self._stats.source_ends = {self._source_end.end: 1} if self._source_end.end else {}
         self._stats.elapsed = Latency()
-        if self._at > self._began > 0:  # else it is not known how long it took
+        if self._at > self._began > 0:  # otherwise the duration is unknown
             self._stats.elapsed.add(self._at - self._began)
         return self._stats
 
@@ -226,7 +225,7 @@ class Counter(Follower[Stats]):
         self._source_end = source_end(stored, event, self._source_end)
         if isinstance(event, ev.ModelResponded):
             self._names = {call.id: call.name for call in event.calls}
-        if stored.run != self._run:  # the log begins, or the fork's own part of it
+        if stored.run != self._run:  # start of the log, or of the fork's own part
             self._run, self._began = stored.run, stored.at
         if not isinstance(event, ev.Annotation):
             self._at = stored.at
@@ -241,13 +240,13 @@ class Counter(Follower[Stats]):
             case ev.ModelRequested():
                 counts.requests += 1
             case ev.ModelResponded():
-                self._answered(event)
+                self._count_response(event)
             case ev.ModelFailed() if event.usage == Usage() and event.cost_nanousd is None:
                 pass
             case ev.ModelFailed() | ev.SummaryReturned():
-                self._spent(event.usage, event.cost_nanousd)
+                self._count_usage(event.usage, event.cost_nanousd)
             case ev.ToolReturned():
-                self._returned(event)
+                self._count_result(event)
             case ev.CallRefused():
                 self._tool(event.call).refused += 1
             case ev.RetryScheduled():
@@ -259,16 +258,16 @@ class Counter(Follower[Stats]):
             case _:
                 pass
 
-    def _answered(self, event: ev.ModelResponded) -> None:
+    def _count_response(self, event: ev.ModelResponded) -> None:
         model = self._stats.models.setdefault(event.model, ModelStats())
         model.answers += 1
         _count(model.stops, event.stop)
         if known.took(event.duration) is not None:
             model.latency.add(event.duration)
             self._stats.latency.add(event.duration)
-        self._spent(event.usage, event.cost_nanousd)
+        self._count_usage(event.usage, event.cost_nanousd)
 
-    def _spent(self, usage: Usage, cost: int | None) -> None:
+    def _count_usage(self, usage: Usage, cost: int | None) -> None:
         counts = self._stats
         counts.cost_nanousd = _sum(counts.cost_nanousd, cost)
         counts.unpriced += cost is None
@@ -277,11 +276,11 @@ class Counter(Follower[Stats]):
             return
         counts.input = _sum(counts.input, known.sent(usage))
         counts.output = _sum(counts.output, known.got(usage))
-        # Of these a provider says nothing, or more than 0.
+        # Providers omit these or report more than 0.
         for name in ("cache_read", "cache_write", "reasoning"):
             setattr(counts, name, _sum(getattr(counts, name), getattr(usage, name) or None))
 
-    def _returned(self, event: ev.ToolReturned) -> None:
+    def _count_result(self, event: ev.ToolReturned) -> None:
         tool = self._tool(event.call)
         if not known.recorded(event):
             tool.not_recorded += 1
@@ -307,7 +306,7 @@ def _count(counts: Counts, what: str) -> None:
 
 
 def _add(total: msgspec.Struct, other: msgspec.Struct) -> None:
-    """Add to every number of one what the other has there, however deep."""
+    """Add the numbers of one structure to those of another, recursively."""
     for name in other.__struct_fields__:
         mine, theirs = getattr(total, name), getattr(other, name)
         setattr(total, name, max(mine, theirs) if name == "longest" else _sum(mine, theirs))
@@ -316,11 +315,11 @@ def _add(total: msgspec.Struct, other: msgspec.Struct) -> None:
 def _sum(mine: Any, theirs: Any) -> Any:
     if mine is None or theirs is None:
         return theirs if mine is None else mine
-    if isinstance(theirs, str):  # why a run could not be read: it is the same run
+    if isinstance(theirs, str):  # reason why a run could not be read, equal on both sides
         return mine
     if hasattr(theirs, "items"):
         for key, value in theirs.items():
-            mine[key] = _sum(mine[key], value) if key in mine else _copied(value)
+            mine[key] = _sum(mine[key], value) if key in mine else _copy(value)
         return mine
     if isinstance(mine, msgspec.Struct):
         _add(mine, theirs)
@@ -328,7 +327,7 @@ def _sum(mine: Any, theirs: Any) -> Any:
     return mine + theirs
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     if not isinstance(value, msgspec.Struct):
         return value
     fresh = type(value)()
@@ -337,13 +336,13 @@ def _copied(value: Any) -> Any:
 
 
 def _bucket(duration: int) -> int:
-    """The bucket of a duration: exact up to 63, then by its highest bit and the five below."""
+    """Return the bucket of a duration: exact up to 63, then by its highest bit and the five below."""
     above = max(0, duration.bit_length() - _FINE - 1)
     return (above << (_FINE + 1)) + (duration >> above)
 
 
 def _highest(bucket: int) -> int:
-    """The longest duration in a bucket."""
+    """Return the longest duration in a bucket."""
     above, head = bucket >> (_FINE + 1), bucket & (2 ** (_FINE + 1) - 1)
     longest: int = ((head + 1) << above) - 1
     return longest

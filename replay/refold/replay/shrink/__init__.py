@@ -1,1 +1,1 @@
-"""`shrink`: the smallest valid log that still shows something."""
+"""`shrink`: find the smallest valid log that still shows a property."""

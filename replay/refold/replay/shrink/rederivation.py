@@ -1,8 +1,8 @@
-"""A log made anew of some of the facts of another, and what it is to show.
+"""A log derived from some of the facts of another log, and the property that it is to show.
 
-A fact that nothing asks for any more (the result of a call that is not made) is left out, never forced in.
-What a fact says of other events is set right: to which request it answers, at which event a fork begins,
-which messages stayed.
+A fact that the new log does not wait for (such as the result of a call that is not made) is left out.
+References of a fact to other events are corrected: the request that it answers, the event at which a fork
+begins, the messages that it keeps.
 """
 
 from collections import Counter
@@ -25,20 +25,25 @@ from refold.reducers.rules import rules_of
 from refold.reducers.sizes import sized
 from refold.reducers.state import NEW, Pending, RunState
 from refold.reducers.window import ranges_of
-from refold.replay.parting import DecisionDifference, Parting, parting, unjudged
+from refold.replay.parting import (
+    DecisionDifference,
+    DecisionDivergence,
+    depends_on_unavailable,
+    find_divergence,
+)
 from refold.store.protocol import Head, Record, Store
 
 
-class Told(NamedTuple):
-    """A fact with the salt of its content, and its place among the facts of the log that it comes from."""
+class SaltedFact(NamedTuple):
+    """A fact with the salt of its payload, and its index among the facts of the source log."""
 
     place: int
     fact: ev.Fact
     salt: bytes
 
 
-class Written(NamedTuple):
-    """An event of a log, its instant and its salt."""
+class WrittenEvent(NamedTuple):
+    """An event of a log, its time and its salt."""
 
     event: ev.Event
     at: int
@@ -46,20 +51,20 @@ class Written(NamedTuple):
 
 
 class Twist(Protocol):
-    """What makes the decisions on a fact others than those that follow: a difference that is to be kept."""
+    """A difference to keep: it changes the decisions on one fact from those that follow."""
 
     @property
     def place(self) -> int:
-        """The place of that fact."""
+        """Index of that fact."""
         ...
 
-    def applied(self, decisions: Sequence[ev.Decision]) -> list[ev.Decision]:
-        """What is to stand in the log where these follow."""
+    def apply(self, decisions: Sequence[ev.Decision]) -> list[ev.Decision]:
+        """Return the decisions to record in place of these."""
         ...
 
 
 class ShrinkSource(NamedTuple):
-    """Where a message comes from, whatever its number: the `nth` (from 0) of this kind of event on a fact."""
+    """Origin of a message, independent of its number: the `nth` (from 0) of this event kind on a fact."""
 
     place: int
     kind: str
@@ -67,51 +72,54 @@ class ShrinkSource(NamedTuple):
 
 
 class Log(NamedTuple):
-    """A log: the facts that it was made of, its events, and the origins of its messages, by number (from
-    1).
-    """
+    """A log: the facts that it is derived from, its events, and the origins of its messages, in order."""
 
-    told: tuple[Told, ...]
-    events: tuple[Written, ...]
+    told: tuple[SaltedFact, ...]
+    events: tuple[WrittenEvent, ...]
     origins: tuple[ShrinkSource, ...] = ()
 
     def states(self, registry: Registry = BUILTIN) -> Iterator[RunState]:
-        """The state after each event. Raises as `evolve` where a twist cannot stand."""
+        """Yield the state after each event. Raises as `evolve` if a twist makes the log invalid."""
         state = NEW
         for each in self.events:
             state = evolve(state, each.event, registry)
             yield state
 
 
-def rederived(
-    told: Iterable[Told], registry: Registry = BUILTIN, twist: Twist | None = None, whole: Log | None = None
+def rederive(
+    told: Iterable[SaltedFact],
+    registry: Registry = BUILTIN,
+    twist: Twist | None = None,
+    whole: Log | None = None,
 ) -> Log:
-    """The log that these facts give, in their order; those that have no place in it are left out.
+    """Derive the log of these facts, in their order; facts that do not fit are left out.
 
-    `whole` is the log of all the facts of which these are some: where a fact names messages, it names those
-    of `whole`. None: these are all of them.
+    `whole` is the log of all the facts of which these are a part: message numbers in facts refer to it. None:
+    these are all of the facts.
     """
-    state, kept, events, origins = NEW, list[Told](), list[Written](), list[ShrinkSource]()
+    state, kept, events, origins = NEW, list[SaltedFact](), list[WrittenEvent](), list[ShrinkSource]()
     for each in told:
         if state.ended:
             break
-        fact = _fitted(state, each.fact)
+        fact = _fit(state, each.fact)
         if isinstance(fact, ev.ContextObserved) and whole is not None:
-            fact = _renumbered(fact, each.place, whole.origins, origins)
+            fact = _renumber(fact, each.place, whole.origins, origins)
         if fact is None:
             continue
         twisted = twist if twist is not None and twist.place == each.place else None
         try:
-            steps, stands = _decided(state, fact, registry, twisted)
+            steps, stands = _derive_steps(state, fact, registry, twisted)
         except MissingTokenizer:
             raise
         except RefoldError:
             continue
         kept.append(each)
         state = steps[-1].after
-        events += [Written(step.event, state.at, each.salt if step.event is fact else b"") for step in steps]
+        events += [
+            WrittenEvent(step.event, state.at, each.salt if step.event is fact else b"") for step in steps
+        ]
         origins += _origins(each.place, len(origins), steps)
-        if not stands:  # what makes the difference is such that nothing can follow it
+        if not stands:  # nothing can follow a decision that cannot be folded
             break
     return Log(tuple(kept), tuple(events), tuple(origins))
 
@@ -121,16 +129,19 @@ class _RecordedStep(NamedTuple):
     after: RunState
 
 
-def _decided(
+def _derive_steps(
     before: RunState, fact: ev.Fact, registry: Registry, twist: Twist | None
 ) -> tuple[list[_RecordedStep], bool]:
-    """A fact and its decisions, with the state after each, and whether they can stand. Raises as `evolve`."""
+    """Return a fact and its decisions with the state after each, and whether all of them can be folded.
+
+    Raises as `evolve`.
+    """
     state = evolve(before, fact, registry)
     steps, stands = [_RecordedStep(fact, state)], True
     decided = rules_of(state)(state, fact)
     if twist is None:
         return [*steps, *(_RecordedStep(*each) for each in decided)], stands
-    for decision in twist.applied([decision for decision, _ in decided]):
+    for decision in twist.apply([decision for decision, _ in decided]):
         try:
             state = evolve(state, decision, registry) if stands else state
         except RefoldError:
@@ -140,7 +151,7 @@ def _decided(
 
 
 def _origins(place: int, messages: int, steps: Iterable[_RecordedStep]) -> Iterator[ShrinkSource]:
-    """The origins of the messages behind the first so many, which these steps made."""
+    """Yield the origins of the messages that these steps added after the first `messages`."""
     made = Counter[str]()
     for event, after in steps:
         kind = ev.kind_of(event)
@@ -150,14 +161,13 @@ def _origins(place: int, messages: int, steps: Iterable[_RecordedStep]) -> Itera
         messages = max(messages, after.messages)
 
 
-def _renumbered(
+def _renumber(
     fact: ev.ContextObserved, place: int, before: Sequence[ShrinkSource], now: Sequence[ShrinkSource]
 ) -> ev.ContextObserved:
-    """The fact with the numbers that its messages have now. `before` are the origins in the log that it comes
-    from.
+    """Return the fact with the current numbers of its messages. `before` are the origins in the source log.
 
-    Of those that stayed, some may be gone; a message that was not there, and so was never dropped, stays.
-    What joins behind one that is gone stands behind the one before it.
+    Kept messages may be missing here. A message that the source log did not have at that place was never
+    dropped, so it stays. A message inserted after a missing one is inserted after the one before it.
     """
     if [*before[: len(now)]] == [*now]:
         return fact
@@ -185,8 +195,8 @@ def _seq_of(pending: Pending[Any] | None) -> int:
     return pending.seq if pending else 0
 
 
-def _fitted(state: RunState, fact: ev.Fact) -> ev.Fact | None:
-    """The fact as it stands after this state; None if nothing there waits for it."""
+def _fit(state: RunState, fact: ev.Fact) -> ev.Fact | None:
+    """Return the fact adjusted to this state; None if the state does not wait for it."""
     fact = replace(fact, at=max(fact.at, state.at))
     match fact:
         case ev.ModelResponded():
@@ -196,7 +206,7 @@ def _fitted(state: RunState, fact: ev.Fact) -> ev.Fact | None:
         case ev.ModelFailed():
             fact = replace(fact, request=_seq_of(state.request or state.summary))
         case ev.RunForked():
-            fact = _forked(state, fact)
+            fact = _fit_fork(state, fact)
         case ev.RunResumed(downtime=downtime):
             return replace(fact, in_doubt=doubtful(state), downtime=min(downtime, fact.at - state.at))
         case _:
@@ -204,11 +214,13 @@ def _fitted(state: RunState, fact: ev.Fact) -> ev.Fact | None:
     results = (ev.ModelResponded, ev.SummaryReturned, ev.ModelFailed, ev.ToolReturned)
     if isinstance(fact, results) and not awaited(state, fact):
         return None
-    return sized(fact, state.policy)  # which may measure otherwise: an amendment before it was left out
+    return sized(fact, state.policy)  # sizes may change if a policy amendment was left out
 
 
-def _forked(state: RunState, fact: ev.RunForked) -> ev.RunForked:
-    fact = replace(fact, parent=state.setup.run, parent_seq=state.seq, results=_open(state, fact.results))
+def _fit_fork(state: RunState, fact: ev.RunForked) -> ev.RunForked:
+    fact = replace(
+        fact, parent=state.setup.run, parent_seq=state.seq, results=_open_calls(state, fact.results)
+    )
     return replace(
         fact,
         in_doubt=left_open(state, fact),
@@ -217,7 +229,7 @@ def _forked(state: RunState, fact: ev.RunForked) -> ev.RunForked:
     )
 
 
-def _open(state: RunState, calls: tuple[str, ...]) -> tuple[str, ...]:
+def _open_calls(state: RunState, calls: tuple[str, ...]) -> tuple[str, ...]:
     begun = {call.id for call in underway(state)}
     return tuple(call for call in calls if call in begun)
 
@@ -226,18 +238,18 @@ _HOLDER = "refold shrink"
 
 
 async def write(store: Store, log: Log, note: str) -> str:
-    """Write the log, and a note behind it that says what it is. The id of its run; of a fork, the runs behind
-    it too.
+    """Write the log with a note that describes it, and return the id of its run.
 
-    The store has none of these runs. Raises what `Store.append` raises.
+    The log of a fork is written with the runs that it continues. The store must not have any of these runs.
+    Raises as `Store.append`.
     """
     run, head = "", Head(seq=0, hash=b"")
     remark = ev.NoteAdded(at=log.events[-1].at, by=_HOLDER, content=ev.Remark(text=note))
-    for group in _groups([*log.events, Written(remark, remark.at, b"")]):
+    for group in _groups([*log.events, WrittenEvent(remark, remark.at, b"")]):
         first = group[0].event
         if isinstance(first, ev.RunForked):
             first = replace(first, parent=run, parent_hash=head.hash.hex())
-            group = [group[0]._replace(event=first), *group[1:]]  # noqa: PLW2901 - the hash is known here only
+            group = [group[0]._replace(event=first), *group[1:]]  # noqa: PLW2901 - the hash is only known here
         run = first.run if isinstance(first, ev.RunStarted | ev.RunForked) else run
         lease = await store.lease(run, holder=_HOLDER)
         head = await store.append(run, head.seq, lease, [_record(each) for each in group])
@@ -245,8 +257,8 @@ async def write(store: Store, log: Log, note: str) -> str:
     return run
 
 
-def _groups(events: Sequence[Written]) -> list[list[Written]]:
-    found = list[list[Written]]()
+def _groups(events: Sequence[WrittenEvent]) -> list[list[WrittenEvent]]:
+    found = list[list[WrittenEvent]]()
     for each in events:
         if not isinstance(each.event, ev.Decision):
             found.append([])
@@ -254,7 +266,7 @@ def _groups(events: Sequence[Written]) -> list[list[Written]]:
     return found
 
 
-def _record(each: Written) -> Record:
+def _record(each: WrittenEvent) -> Record:
     encoded = codec.encode(each.event)
     blinded = encoded.content is not None and isinstance(each.event, ev.Fact | ev.Annotation)
     return Record(
@@ -267,23 +279,23 @@ def _record(each: Written) -> Record:
 
 
 def ever(holds: Callable[[RunState], bool], registry: Registry = BUILTIN) -> Callable[[Log], bool]:
-    """Whether it holds after some event of the log."""
+    """Return a property: whether a condition on the state holds after some event of the log."""
     return lambda log: any(holds(state) for state in log.states(registry))
 
 
 class Parted(NamedTuple):
-    """The first decision of a log that does not follow: on which fact, how it parts from what does, the kinds
-    recorded there.
+    """The first decision of a log that does not follow from its facts.
 
-    As a `Twist` it does the same to other decisions.
+    `place` is the index of its fact, `how` the divergence, `order` the recorded kinds of decisions there. As
+    a `Twist` it changes other decisions in the same way.
     """
 
     place: int
-    how: Parting
+    how: DecisionDivergence
     order: tuple[str, ...]
 
-    def applied(self, decisions: Sequence[ev.Decision]) -> list[ev.Decision]:
-        """The decisions with this difference, where they have what differs."""
+    def apply(self, decisions: Sequence[ev.Decision]) -> list[ev.Decision]:
+        """Return the decisions with this difference, if they contain what differs."""
         found, recorded, derived = [*decisions], self.how.recorded, self.how.derived
         if self.how.difference is DecisionDifference.REORDERED:
             return sorted(
@@ -297,16 +309,16 @@ class Parted(NamedTuple):
             return [*found, recorded]
         if at is None:
             return found
-        return [*found[:at], self._changed(recorded, found[at]), *found[at + 1 :]]
+        return [*found[:at], self._change(recorded, found[at]), *found[at + 1 :]]
 
-    def _changed(self, recorded: ev.Decision, decision: ev.Decision) -> ev.Decision:
+    def _change(self, recorded: ev.Decision, decision: ev.Decision) -> ev.Decision:
         if type(recorded) is not type(decision):
             return recorded
         return replace(decision, **{name: getattr(recorded, name) for name in self.how.fields})
 
 
 def first_parting(events: Sequence[ev.Event], registry: Registry = BUILTIN) -> Parted | None:
-    """The first decision of a log that does not follow from its facts; None: there is none.
+    """Return the first decision of a log that does not follow from its facts, or None.
 
     Raises as `evolve`.
     """
@@ -320,8 +332,8 @@ def first_parting(events: Sequence[ev.Event], registry: Registry = BUILTIN) -> P
         )
         if isinstance(first, ev.Fact):
             derived = [decision for decision, _ in rules_of(state)(state, first)]
-            how = parting(state, group, derived)
-            if how is not None and not unjudged(state, (*group, *derived)):
+            how = find_divergence(state, group, derived)
+            if how is not None and not depends_on_unavailable(state, (*group, *derived)):
                 return Parted(facts, how, tuple(map(ev.kind_of, group)))
             facts += 1
         for decision in group:
@@ -330,9 +342,7 @@ def first_parting(events: Sequence[ev.Event], registry: Registry = BUILTIN) -> P
 
 
 def parts_alike(wanted: Parted, registry: Registry = BUILTIN) -> Callable[[Log], bool]:
-    """Whether the first decision that does not follow parts in the same way: the same kind, in the same
-    fields.
-    """
+    """Return a property: the first decision that does not follow differs in the same kind and fields."""
     marks = _marks(wanted)
 
     def shows(log: Log) -> bool:

@@ -1,11 +1,11 @@
-"""The smallest log that still shows something, by delta debugging.
+"""Delta debugging: find the smallest log that still shows a property.
 
-Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002: `ddmin`, of
-which only the complements are tried, for what begins a log is rarely to be had without. What is tried is
-derived anew, so it is a valid log whatever is left out; what is found is 1-minimal: without any single one of
-its facts it shows nothing. Then what was said is cut short, wherever that makes no difference.
+Source: Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002. Of
+`ddmin`, only complements are tried, because the start of a log is rarely dispensable. Each trial log is
+derived again from its facts, so it is valid. The result is 1-minimal: without any single fact it does not
+show the property. Then texts are shortened wherever the property still holds.
 
-Pure: a generator yields logs and is told of each whether it shows what is looked for. Asking may take a
+Pure: a generator yields logs and receives whether each shows the property. The check may run in another
 process.
 """
 
@@ -24,17 +24,17 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.messages import Message
 from refold.reducers.policy import Policy
 from refold.replay.reader import events
-from refold.replay.shrink.rederivation import Log, Told, Twist, rederived
+from refold.replay.shrink.rederivation import Log, SaltedFact, Twist, rederive
 from refold.store.protocol import Store
 
 AnyFact = TypeVar("AnyFact", bound=ev.Fact)
 
 
-def shortened(policy: Policy, fact: ev.Fact, salt: bytes) -> ev.Fact | None:
-    """The fact with its texts cut as short as they can be; None if there is nothing to cut.
+def shorten_fact(policy: Policy, fact: ev.Fact, salt: bytes) -> ev.Fact | None:
+    """Return the fact with its texts as short as possible; None if there is nothing to shorten.
 
-    `policy` is the one in force: by its estimator a message is measured, with its words a summary is shown.
-    Arguments of calls stay: tools and guards tell calls apart by them.
+    `policy` is the one in force, whose estimator and summary text apply. Arguments of calls are not changed:
+    tools and guards distinguish calls by them.
     """
     if getattr(fact, "content", None) is None:
         return None
@@ -77,18 +77,18 @@ def _message(message: Message) -> Message:
 
 
 def _first(text: str) -> str:
-    """One character that is no white space; nothing of a text that has none: an empty answer stays one."""
+    """Return one character that is not white space; for a blank text, so that empty responses stay empty."""
     return text.strip()[:1]
 
 
 Shrinking = Generator[Log, bool, Log]
-"""Yields a log, is sent whether it still shows what is looked for, and returns the smallest one that does."""
+"""Yields logs, receives whether each shows the property, and returns the smallest one that does."""
 
 Indices = tuple[int, ...]
 
 
 class ShowsNothing(WrongUse):
-    """A log that does not show what its smallest part is to show."""
+    """Raised if the whole log does not show the property."""
 
     def __init__(self, run: str) -> None:
         super().__init__(run)
@@ -96,33 +96,33 @@ class ShowsNothing(WrongUse):
 
     def __str__(self) -> str:
         return (
-            f"run {self.run} does not show it, once its decisions are derived from its facts: nothing can be shrunk; "
-            "see that the question holds of it, by `refold bisect` or `refold audit`"
+            f"run {self.run} does not show it after its decisions are derived again: nothing can be shrunk. "
+            "Check with `refold bisect` or `refold audit`"
         )
 
 
-async def told_of(store: Store, run: str) -> list[Told]:
-    """The facts of a run, with their salts; all of it is in memory.
+async def told_of(store: Store, run: str) -> list[SaltedFact]:
+    """Return the facts of a run with their salts, all in memory.
 
     Raises `UnknownRun`, `DamagedLog`, `NewerLog`.
     """
-    found = list[Told]()
+    found = list[SaltedFact]()
     async for stored, event in events(store, run):
         if isinstance(event, ev.Fact):
-            found.append(Told(len(found), event, stored.salt))
+            found.append(SaltedFact(len(found), event, stored.salt))
     return found
 
 
-def shrunk(
+def shrink_log(
     run: str,
-    told: Sequence[Told],
+    told: Sequence[SaltedFact],
     shows: Callable[[Log], bool],
     *,
     registry: Registry = BUILTIN,
     twist: Twist | None = None,
     most: int = 10_000,
 ) -> Log:
-    """As `shrinking`, where asking is a function call. Raises `ShowsNothing`."""
+    """Do `shrinking` with a function as the check. Raises `ShowsNothing`."""
     steps = shrinking(run, told, registry=registry, twist=twist, most=most)
     try:
         log = next(steps)
@@ -135,46 +135,49 @@ def shrunk(
 
 def shrinking(
     run: str,
-    told: Sequence[Told],
+    told: Sequence[SaltedFact],
     *,
     registry: Registry = BUILTIN,
     twist: Twist | None = None,
     most: int = 10_000,
 ) -> Shrinking:
-    """Shrink a log. At most `most` logs are tried; then the smallest one so far is returned.
+    """Shrink a log. After at most `most` trials, return the smallest log found so far.
 
-    Raises `ShowsNothing` where the whole log, derived anew, does not show it.
+    Raises `ShowsNothing` if the whole log, derived again, does not show the property.
     """
     trial = _Trial(told, registry, twist, most)
     everything = tuple(range(len(told)))
     if not (yield from trial.shows(everything)):
         raise ShowsNothing(run)
-    kept = yield from _least(trial, trial.kept)
-    yield from _say_less(trial, kept)
+    kept = yield from _minimize(trial, trial.kept)
+    yield from _shorten_texts(trial, kept)
     return trial.log
 
 
 class _Trial:
-    """What was tried, and the smallest log that shows it."""
+    """The logs tried so far, and the smallest one that shows the property."""
 
-    def __init__(self, told: Sequence[Told], registry: Registry, twist: Twist | None, most: int) -> None:
+    def __init__(
+        self, told: Sequence[SaltedFact], registry: Registry, twist: Twist | None, most: int
+    ) -> None:
         self.told = list(told)
         self._registry, self._twist, self.left = registry, twist, most
-        # Digests: what fails may be thousands of sets of thousands of facts.
+        # Digests, because there may be thousands of failed sets of thousands of facts.
         self._failed: set[bytes] = set()
         self._whole: Log | None = None
         self.log = Log((), ())
         self.kept: Indices = ()
 
-    def shows(self, wanted: Indices, changed: dict[int, Told] | None = None) -> Generator[Log, bool, bool]:
-        """Whether the log of these facts shows it; if so, it is the smallest so far. What is asked first is
-        the whole.
+    def shows(
+        self, wanted: Indices, changed: dict[int, SaltedFact] | None = None
+    ) -> Generator[Log, bool, bool]:
+        """Return whether the log of these facts shows the property; if so, it is the smallest so far.
 
-        Never so where no more logs may be tried.
+        The first call is for all facts. False if no more trials are allowed.
         """
         if not self.left:
             return False
-        log = self._derived(wanted, changed or {})
+        log = self._derive(wanted, changed or {})
         kept = tuple(each.place for each in log.told)
         if not changed and (_mark(kept) in self._failed or kept == self.kept):
             return kept == self.kept
@@ -188,9 +191,9 @@ class _Trial:
         self.log, self.kept = log, kept
         return True
 
-    def _derived(self, wanted: Indices, changed: dict[int, Told]) -> Log:
+    def _derive(self, wanted: Indices, changed: dict[int, SaltedFact]) -> Log:
         told = [changed.get(place, self.told[place]) for place in wanted]
-        log = rederived(told, self._registry, self._twist, self._whole)
+        log = rederive(told, self._registry, self._twist, self._whole)
         self._whole = self._whole or log
         return log
 
@@ -199,17 +202,15 @@ def _mark(facts: Indices) -> bytes:
     return sha256(array("Q", facts).tobytes()).digest()
 
 
-def _least(trial: _Trial, facts: Indices) -> Generator[Log, bool, Indices]:
-    """`ddmin`: leave out ever smaller pieces, until no single fact can be left out, or no more may be
-    tried.
-    """
+def _minimize(trial: _Trial, facts: Indices) -> Generator[Log, bool, Indices]:
+    """Run `ddmin`: leave out smaller and smaller pieces until no fact can be left out, or trials run out."""
     pieces = 2
     while len(facts) > 1 and trial.left:
         size = -(-len(facts) // pieces)
         for start in range(0, len(facts), size):
             if not trial.left:
                 return facts
-            # The first fact is what the log begins with.
+            # A log must begin with the start of a run.
             piece = facts[start : start + size]
             begins = (fact for fact in piece if isinstance(trial.told[fact].fact, ev.RunStarted))
             rest = (*facts[:start], *begins, *facts[start + size :])
@@ -223,14 +224,14 @@ def _least(trial: _Trial, facts: Indices) -> Generator[Log, bool, Indices]:
     return facts
 
 
-def _say_less(trial: _Trial, facts: Indices) -> Generator[Log, bool, None]:
-    """Cut texts: all of them at once if that can be, else one after the other."""
+def _shorten_texts(trial: _Trial, facts: Indices) -> Generator[Log, bool, None]:
+    """Shorten texts: all at once if possible, otherwise one after the other."""
     if not trial.left:
         return
     cuts = {
-        place: Told(place, less, each.salt)
+        place: SaltedFact(place, less, each.salt)
         for place, policy in _policies(trial, facts)
-        if (each := trial.told[place]) and (less := shortened(policy, each.fact, each.salt)) is not None
+        if (each := trial.told[place]) and (less := shorten_fact(policy, each.fact, each.salt)) is not None
     }
     if not cuts or (yield from trial.shows(facts, cuts)):
         return
@@ -239,7 +240,7 @@ def _say_less(trial: _Trial, facts: Indices) -> Generator[Log, bool, None]:
 
 
 def _policies(trial: _Trial, facts: Indices) -> Iterator[tuple[int, Policy]]:
-    """The facts, and the policy by which each was measured."""
+    """Yield the index of each fact, and the policy in force for it."""
     policy = Policy()
     for place in facts:
         fact = trial.told[place].fact

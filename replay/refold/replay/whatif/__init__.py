@@ -1,1 +1,1 @@
-"""`whatif`: what another policy would have decided over recorded facts, and how far that is evidence."""
+"""`whatif`: derive the decisions of another policy from recorded facts, as long as they are evidence."""

@@ -27,9 +27,7 @@ _FAILED = "the record does not say which calls failed"
 
 
 class Bounds:
-    """Follows the worst cases beside the two runs until each is settled; calls `doubt` with what is
-    uncertain.
-    """
+    """Follows the worst cases beside the two runs until each is settled; reports uncertainties to `doubt`."""
 
     def __init__(
         self, near: RunPair, change: Change, registry: Registry, doubt: Callable[[Uncertainty], None]
@@ -37,13 +35,11 @@ class Bounds:
         self._near, self._change, self._registry, self._doubt = near, change, registry, doubt
         self._cases: list[WorstCase] = []
         self._lost, self._followed = set[Unknown](), set[Unknown]()
-        self._untimed: dict[
-            int, RunState
-        ] = {}  # the other run behind facts of which nobody knows when they were
+        self._untimed: dict[int, RunState] = {}  # the other run's state after facts of unknown time
 
     def take(self, seq: int, fact: ev.Fact, group: Sequence[ev.Decision]) -> None:
         """Take a fact before the two runs do. Raises as `RunPair.take`."""
-        if isinstance(fact, ev.RunForked):  # what follows is of an engine of ours
+        if isinstance(fact, ev.RunForked):  # events after a fork were recorded by a refold engine
             self._cases = [case for case in self._cases if case.unknown[0] in GROWING]
         self._follow(fact)
         for case in self._cases:
@@ -108,7 +104,7 @@ class Bounds:
         if any(not case.settled for case in self._cases):
             self._untimed[seq] = self._near.derived.state
         if isinstance(fact, ev.ToolReturned) and known.failed(fact) is None:
-            self._look_at_guards(seq)
+            self._judge_guards(seq)
         self._settle()
 
     def finish(self) -> None:
@@ -122,11 +118,11 @@ class Bounds:
         near, reported = self._near.found, list[tuple[Effect, set[Unknown]]]()
         for case in [case for case in self._cases if case.settled and (near or case.found)]:
             self._cases.remove(case)
-            if not self._near.differs:  # what the record does not say was no other for it
+            if not self._near.differs:  # the unknown data did not matter to it
                 self._followed -= set(case.unknown)
                 continue
             effect = self._effect(near, case)
-            # Of two things that are unknown one may be enough.
+            # If one unknown is sufficient, do not report its combination with another.
             if effect and not any(effect == other and part < set(case.unknown) for other, part in reported):
                 self._report(near, case, effect)
                 reported.append((effect, set(case.unknown)))
@@ -156,7 +152,7 @@ class Bounds:
         recorded, kind = case.recorded.state, case.unknown[0]
         limit = recorded.limit
         if limit is not None and (limit.type, limit.measure) == UNKNOWNS[kind].limit:
-            # The record itself tells of the limits that were in force: the worst case has none of them.
+            # The record shows the effect of limits that were in force; the worst case is without them.
             return None if recorded.ended else "rests"
         return "rests" if self._may_warn(case) else _end_by(found, kind)
 
@@ -167,7 +163,7 @@ class Bounds:
             kind in reading.monotone and reading.warns for kind in case.unknown for reading in readings
         )
 
-    def _look_at_guards(self, seq: int) -> None:
+    def _judge_guards(self, seq: int) -> None:
         """Report a call of unknown status if a guard that observes it is not monotone."""
         near = self._near
         for watch in near.derived.state.guards if near.found is None else ():
@@ -192,8 +188,8 @@ def _end_by(found: DivergencePoint, kind: Unknown) -> Effect:
     if found.verdict is not Verdict.STOPS and not (kind is Unknown.TIME and _is_out_of_time(found)):
         return "asks"
     timeout = found.other.policy.call_timeout
-    # What was begun a little before its time was over is cut off, and tried again, a little later than at
-    # either bound.
+    # Work that started shortly before its deadline is cut off and retried, a little later than at either
+    # bound.
     return "rests" if kind is Unknown.TIME and (timeout.nanoseconds or timeout.whole_seconds) else "stops"
 
 

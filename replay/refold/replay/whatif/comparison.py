@@ -1,4 +1,4 @@
-"""`whatif`: derive the decisions of another policy from the same facts, as far as they are evidence.
+"""`whatif`: derive the decisions of another policy from the same facts, as long as they are evidence.
 
 The recorded run and the derived one are folded side by side. While both request the same things, the next
 recorded fact answers both. If the other run ends, it ends at that point. If it makes a different request, its
@@ -68,7 +68,7 @@ async def side_by_side(
 ) -> tuple[WhatIf, ...]:
     """Do `whatif` for several policies, in order, reading the log once. Raises as `whatif`.
 
-    Events up to `shared` are counted with another run, of which this one is a fork: see `Prefixes`.
+    Events up to `shared` are counted with the run that this one forks: see `Prefixes`.
     """
     comparisons = [
         Comparison(run, policy, registry, shared=shared, prices=prices, contexts=contexts)
@@ -131,13 +131,13 @@ class Comparison(Follower[WhatIf]):
     ) -> None:
         self._run, self._registry, self._prices, self._contexts = run, registry, prices, contexts
         self._counted = shared
-        self._context: int | None = None  # that the table says
-        self._priced = 0  # answers, by the table
+        self._context: int | None = None  # context length from the table
+        self._priced = 0  # responses priced by the table
         change: Change = (lambda _: policy) if isinstance(policy, Policy) else policy
         self._near = RunPair(run, change, registry, shared)
         self.recorded, self.derived = self._near.recorded, self._near.derived
         self.origins, self.changes = self._near.origins, self._near.changes
-        self._doubts: dict[tuple[str, Effect], Uncertainty] = {}  # each once, by the first fact that left it
+        self._doubts: dict[tuple[str, Effect], Uncertainty] = {}  # each once, at its first fact
         self._losses = Losses(self._near, self._doubt)
         self._bounds = Bounds(self._near, change, registry, self._doubt)
         self._schemas = ArgumentSchemas()
@@ -165,7 +165,7 @@ class Comparison(Follower[WhatIf]):
             raise DamagedLog(self._run, seq, "an event before it is missing")
         if isinstance(event, ev.Decision):
             if self._fact is None:
-                raise DamagedLog(self._run, seq, f"a {ev.kind_of(event)} that follows no fact")
+                raise DamagedLog(self._run, seq, f"a {ev.kind_of(event)} without a fact before it")
             self._group.append(event)
             return
         if isinstance(event, ev.RunStarted):

@@ -29,11 +29,11 @@ from refold.reducers.text import render
 from refold.reducers.vocabulary import FailureClass, ToolError
 from refold.replay.whatif.mismatches import Mismatch
 
-_SALT = b"otherwise"  # so that no digest of it is one of the record
+_SALT = b"otherwise"  # so that its digests differ from all recorded ones
 _FILLED = (ToolError.RAISED, ToolError.BAD_ARGUMENTS)
 _PROBLEM = "{problem}"
-UNHIDDEN = Mismatch("redaction", "what was hidden here might have been hidden otherwise, or shown")
-HIDDEN = Mismatch("redaction", "something here would have been hidden from the log, and from the model")
+UNHIDDEN = Mismatch("redaction", "text redacted here might have been redacted differently, or not at all")
+HIDDEN = Mismatch("redaction", "text here would have been redacted in the log and in the prompt")
 
 
 class ChangedFact(NamedTuple):
@@ -98,7 +98,7 @@ def _reword_output(error: ToolError | None, output: str, old: Policy, new: Polic
     hidden = redactor if hides else PLAIN
     found = {_reword_error(output, was, would, quoting, hidden) for was, would in templates} - {None}
     said = found.pop() if len(found) == 1 else None
-    # What stands in the error's own words is not hidden, and what was beyond them is not known.
+    # Text of the error template is not redacted, and text outside the template is not known.
     if said is None or redactor.text(said) != said:
         return HIDDEN if hides else _error_mismatch(error)
     return said
@@ -122,7 +122,7 @@ def _reword_error(output: str, was: str, would: str, quoting: str, redactor: Red
 
 
 def _error_mismatch(error: ToolError | None) -> Mismatch:
-    return Mismatch("wording", f"the error ({error}) would have been told in other words")
+    return Mismatch("wording", f"the error ({error}) would have had another text")
 
 
 Change = Callable[[Policy], Policy]
@@ -138,9 +138,7 @@ _Weighed = (
     | ev.InputReceived
     | ev.SummaryReturned
 )
-_ERASED = Mismatch(
-    "unknown", "what was said here was erased, and the other policy would weigh it or look into it"
-)
+_ERASED = Mismatch("unknown", "the payload here was erased, and the other policy would measure or search it")
 
 
 def carry_over(
@@ -157,8 +155,8 @@ def carry_over(
         apart = _check_numbers(fact, recorded, derived)
         carried = apart or _reword(_readdress(fact, derived, change, registry), derived, old, new)
         return _weigh(carried, old, new) if isinstance(carried, ev.Fact) else carried
-    except PolicyError as error:  # of a policy that nobody has checked: it came with the log
-        return Mismatch("unknown", f"a pattern is not searched for: {error}")
+    except PolicyError as error:  # in an unchecked policy from the log
+        return Mismatch("unknown", f"a pattern cannot be searched for: {error}")
 
 
 def _reword(fact: ev.Fact, derived: RunState, old: Policy, new: Policy) -> ev.Fact | ChangedFact | Mismatch:
@@ -181,7 +179,7 @@ def _readdress(fact: ev.Fact, derived: RunState, change: Change, registry: Regis
     if not isinstance(fact, ev.RunStarted | ev.RunForked | ev.PolicyAmended) or fact.policy is None:
         return fact
     policy = change(fact.policy)
-    # Which versions of its guards were installed then is nothing to a run that would have others.
+    # The guard versions installed then do not apply to another policy.
     fact = replace(fact, policy=policy, guards=versions_of(policy, registry))
     return replace(fact, environment=()) if isinstance(fact, ev.RunStarted) else fact
 
@@ -192,7 +190,7 @@ def _check_numbers(fact: ev.Fact, recorded: RunState, derived: RunState) -> Mism
     if not names or recorded.messages == derived.messages:
         return None
     return Mismatch(
-        "fact", "it tells of messages by number, and the harness of the other run had said more, or less"
+        "fact", "it names messages by number, and the other run has another number of harness messages"
     )
 
 
@@ -210,7 +208,8 @@ def _check_redaction(fact: ev.Fact, old: Policy, new: Policy) -> Mismatch | None
             return HIDDEN
     if isinstance(fact, ev.ToolReturned) and fact.cut:
         return Mismatch(
-            "redaction", "the output was cut, and what would have been hidden of the whole is not known"
+            "redaction",
+            "the output was cut, and the whole output, which would have been redacted, is not recorded",
         )
     return None
 
@@ -252,13 +251,13 @@ def _check_output(fact: ev.ToolReturned, old: Policy, new: Policy) -> Mismatch |
     if fact.error is not None:
         keys = (str(fact.error), "in_doubt:happened", "cancelled")
         if any(text_of(old, key) != text_of(new, key) for key in keys):
-            return Mismatch("wording", f"the error ({fact.error}) would have been told in other words")
+            return Mismatch("wording", f"the error ({fact.error}) would have had another text")
     caps = [(cap.max, cap.unit, cap.keep) if cap.max is not None else None for cap in map(_cap, (old, new))]
     if caps[0] == caps[1] and text_of(old, "output_cut") == text_of(new, "output_cut"):
         return None
     if fact.cut:
         return Mismatch(
-            "output", "the output would have been cut otherwise, and the whole of it is not recorded"
+            "output", "the output would have been cut differently, and the whole output is not recorded"
         )
     return _find_cut(fact, new)
 
@@ -284,7 +283,8 @@ def _check_failure(fact: ev.ModelFailed, old: Overflow, new: Overflow) -> Mismat
     was, would = (bool(each.patterns) and overflows(said, each.patterns or ()) for each in (old, new))
     if was and not would:
         return Mismatch(
-            "overflow", "the recorded policy took the failure for an overflow; what it was else is not known"
+            "overflow",
+            "the recorded policy classified the failure as an overflow; its class otherwise is unknown",
         )
     return None
 

@@ -1,15 +1,15 @@
-"""What a record lost of its source, and where the other policy would have needed it.
+"""Source data that a record lacks, and where the other policy would have needed it.
 
-Unknown quantities are bounded in `bounds`. This module handles unknowns that have no bound. What is in no
-fact may have been anything: only limits that add up are known to come no later for it. How long another agent
-waited before it tried again is not recorded: only the failure is, and what came next. A result that the
-source does not have may have had any length, and been an error or not: rules that read results are judged up
-to there. A call that is known by its result only may have been any call: rules that read calls are judged up
-to there.
+Unknown quantities are bounded in `bounds`. This module handles unknowns without a bound:
 
-A gate may not know whether a tool is sensitive. A pattern may be unfit, where somebody edited the log that
-the policy is from. And arguments that are no JSON object, as where they were cut off, end a call of ours
-before any rule is asked; another agent may have run it all the same, with arguments that nobody here knows.
+- Data that is in no fact could be anything. Only limits on growing totals are known to trip no later with it.
+- The wait before a retry is not recorded: an import has the failure and what came next.
+- A missing result may have any length and any status. Rules that read results are judged up to there.
+- A call known only by its result may be any call. Rules that read calls are judged up to there.
+- A gate may not know whether a tool is sensitive.
+- A pattern may be invalid if the log that contains the policy was edited.
+- refold rejects arguments that are not a JSON object (for example, truncated ones) before any rule runs.
+  Another agent may have run the call with arguments that are not recorded.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ from refold.reducers.source_marks import (
 )
 from refold.reducers.vocabulary import ToolError, Unknown
 from refold.replay import known
-from refold.replay.source_words import is_lost, lost
+from refold.replay.source_words import describe_loss, is_lost
 from refold.replay.whatif.pair import Effect, RunPair, Uncertainty
 from refold.replay.whatif.upper_bounds import UNCOUNTED, UNTIMED, counts, without_known_limits
 from refold.replay.whatif.verdict import Verdict
@@ -53,9 +53,9 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "code_interpreter_call": "code_interpreter",
     }
 )
-"""Items that only the provider runs, and the tool that each is a call of.
+"""Types of items that only the provider runs, and the tool that each one calls.
 
-Of other items nobody here knows who ran them.
+For other types it is unknown who ran them.
 """
 
 
@@ -67,8 +67,7 @@ def find_objection(event: ev.SourceRecorded, one: Policy, other: Policy) -> str 
     """
     item = _item(event)
     name = _NAMES.get(str(item.get("type")))
-    # A guard brings texts along: they tell the model something, and have nothing to do with what a provider
-    # ran.
+    # Texts of guards are sent to the model and do not affect what a provider ran.
     if name is None or replace(other, guards=one.guards, texts=one.texts) != one:
         return None
     changed = [
@@ -85,7 +84,7 @@ def find_objection(event: ev.SourceRecorded, one: Policy, other: Policy) -> str 
 
 
 def _objection_by(config: Mapping[str, Any], name: str, kind: str, given: str) -> str | None:
-    """As `find_objection`, by one rule over arguments."""
+    """Do `find_objection` for one rule over arguments."""
     if not any(fnmatchcase(called, config.get("tool", "*")) for called in (name, kind)):
         return ""
     unless, field = config.get("unless"), config.get("field")
@@ -107,12 +106,12 @@ def _item(event: ev.SourceRecorded) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", item) if isinstance(item, dict) else {}
 
 
-_PAUSES = "retries: the record does not say how long was waited before the next"
-_UNASKED = "the record has no request to the model that any policy could have judged"
-_UNASKABLE = "the record does not say what was called here, or with which arguments"
+_PAUSES = "retries: the record does not have the wait before the next attempt"
+_UNASKED = "the record has no model request to compare"
+_UNASKABLE = "the record does not say which tool was called here, or with which arguments"
 _BESIDE = {
-    UNCALLED: "the record has results of calls that it does not have",
-    HOSTED: "the source has calls that are in no fact: the provider ran them, or nobody knows",
+    UNCALLED: "the record has results without their calls",
+    HOSTED: "the source has calls that are in no fact: the provider ran them, or it is unknown who did",
 }
 _IN_PLACE = frozenset(
     {
@@ -125,19 +124,22 @@ _IN_PLACE = frozenset(
         SUBAGENT_ROWS,
     }
 )
-"""Diagnoses that stand where in a run something is missing.
+"""Diagnosis codes placed where data is missing.
 
-Of others, as of a line that is no JSON, nobody knows where.
+For other codes, such as a line that is not JSON, the position is unknown.
 """
 
 
 class Losses:
-    """Follows two runs and records which data the source lacks. `more`: losses after the divergence."""
+    """Follows two runs and records which data the source lacks.
+
+    `more`: whether data is missing after the divergence.
+    """
 
     def __init__(self, near: RunPair, doubt: Callable[[Uncertainty], None]) -> None:
         self._near, self._doubt = near, doubt
-        self._lost = ""  # what of the source is in no fact
-        self._remarks: list[ev.SourceRecorded] = []  # that are not weighed yet
+        self._lost = ""  # describes the first data that is in no fact
+        self._remarks: list[ev.SourceRecorded] = []  # not processed yet
         self._behind = self.more = self._failed = self._inferred = False
 
     @property
@@ -149,34 +151,34 @@ class Losses:
         gone, in_place = "", True
         self._inferred = self._inferred or (isinstance(event, ev.Diagnosed) and event.code == INFERRED)
         if isinstance(event, ev.Diagnosed) and is_lost(event):
-            gone = lost(event.code)
+            gone = describe_loss(event.code)
             in_place = event.code in _IN_PLACE
         elif isinstance(event, ev.SourceRecorded) and event.what in _BESIDE:
-            self._remarks.append(event)  # a policy is not known before its fact was taken
-        self._miss(gone, in_place=in_place)
+            self._remarks.append(event)  # the policies are unknown before the first fact
+        self._add_loss(gone, in_place=in_place)
 
-    def _miss(self, gone: str, *, in_place: bool) -> None:
+    def _add_loss(self, gone: str, *, in_place: bool) -> None:
         if gone and in_place and self._behind:
             self.more = True
         else:
             self._lost = self._lost or gone
 
-    def _weigh_remarks(self) -> None:
+    def _judge_remarks(self) -> None:
         """Process remarks about calls that no fact has; some are irrelevant to the other policy."""
         one, other = self._near.recorded.state, self._near.derived.state
         for event in self._remarks:
             why = find_objection(event, one.policy, other.policy) if event.what == HOSTED else None
-            self._miss(_BESIDE[event.what] if why is None else why, in_place=True)
+            self._add_loss(_BESIDE[event.what] if why is None else why, in_place=True)
         self._remarks.clear()
 
     def judge(self, seq: int, fact: ev.Fact, *, diverged: bool) -> None:
         """Evaluate after both runs took a fact; `diverged`: they had diverged before it."""
-        self._weigh_remarks()
+        self._judge_remarks()
         if isinstance(fact, ev.ModelResponded) and not diverged:
             self._judge_calls(seq, fact)
         if isinstance(fact, ev.ToolReturned):
             self._judge_result(seq, fact)
-        # What stands between two responses is recorded in another order than it stood in.
+        # Between two responses, a log may not keep the order of its source.
         self._behind = self._behind or (diverged and isinstance(fact, ev.ModelResponded | ev.ModelFailed))
         if self._lost and self._near.differs:
             self._report(seq, self._lost, "stops" if self._adds_up() else "rests")
@@ -185,12 +187,12 @@ class Losses:
 
     def _judge_result(self, seq: int, fact: ev.ToolReturned) -> None:
         if self._near.reached and self._reads_result_of(fact):
-            self._report(seq, f"the record does not say how call {fact.call} ended, or what it gave", "rests")
+            self._report(seq, f"the record has no result of call {fact.call}", "rests")
 
     def _judge_pauses(self, seq: int, fact: ev.Fact, *, diverged: bool) -> None:
         """Report that an import lacks the waits between attempts."""
         failed = isinstance(fact, ev.ModelFailed)
-        if failed and self._near.reached and self._hurries():
+        if failed and self._near.reached and self._retries_at_once():
             self._report(seq, _PAUSES, "asks")
         if self._failed and self._near.found is not None and not diverged and self._has_credit():
             self._report(seq, _PAUSES, "rests")
@@ -199,7 +201,7 @@ class Losses:
     def finish(self) -> None:
         """Handle the end of the record for runs that have not diverged."""
         near = self._near
-        self._weigh_remarks()
+        self._judge_remarks()
         if near.found is not None:
             return
         if self._imported and near.differs:
@@ -207,9 +209,9 @@ class Losses:
             missing += [] if near.recorded.state.spent.steps else [_UNASKED]
             for why in missing:
                 self._report(near.fact, why, "rests")
-        self._look_at_nothing()
+        self._judge_uncounted()
 
-    def _look_at_nothing(self) -> None:
+    def _judge_uncounted(self) -> None:
         """Report agreement that rests on data that was never counted."""
         state = self._near.recorded.state
         if state.lineage.first_response is None:
@@ -237,8 +239,9 @@ class Losses:
             self._report(seq, _UNASKABLE, self._rule_of_any_call(seq))
 
     def _rule_of_any_call(self, seq: int) -> Effect:
-        """What is in doubt where approvals that treat every call alike have stepped in: only whether that
-        came no earlier.
+        """Return the effect of a call that is known only by its result.
+
+        If approvals that treat every call alike caused a divergence here, it came here or earlier.
         """
         found, policy = self._near.found, self._near.derived.state.policy
         chain = policy.approvals.chain if policy.approvals else ()
@@ -256,19 +259,22 @@ class Losses:
         return watched or weighed or _result_rules(one) != _result_rules(other)
 
     def _observers(self, kind: type[ev.Fact]) -> Iterator[Any]:
-        """Return the other policy's guards that observe facts of this kind."""
+        """Yield the other policy's guards that observe facts of this kind."""
         guards = (watch.guard for watch in self._near.derived.state.guards)
         return (guard for guard in guards if guard is not None and kind in guard.observes)
 
     def _adds_up(self) -> bool:
-        """Return whether the other policy only adds limits on quantities that never decrease."""
+        """Return whether the policies differ only in limits, and the other's count growing totals only."""
         one, other = self._near.recorded.state.policy, self._near.derived.state.policy
         same = replace(other, limits=one.limits, call_timeout=one.call_timeout) == one
         plain = not (one.grace or one.near or one.pressure or one.fallback)
         return same and plain and all(limit in one.limits or limit.monotone for limit in other.limits)
 
-    def _hurries(self) -> bool:
-        """Return whether other retries might come as soon as the recorded ones, whose delay is unknown."""
+    def _retries_at_once(self) -> bool:
+        """Return whether the other policy retries at once, under other retry rules.
+
+        The delay of the recorded retry is unknown.
+        """
         one, other = self._near.recorded.state, self._near.derived.state
         at_once = other.backoff is not None and other.backoff.until == other.at
         return at_once and one.policy.retry != other.policy.retry
@@ -308,12 +314,17 @@ _NEVER_RAN = (ToolError.BAD_ARGUMENTS, ToolError.UNKNOWN_TOOL)
 
 
 class UnjudgedCalls:
-    """Follows two runs and reports each tool once, at its first inconclusive call."""
+    """Follows two runs and reports calls that a rule cannot judge.
+
+    An approval gate is reported once per tool.
+    """
 
     def __init__(self, near: RunPair, doubt: Callable[[Uncertainty], None]) -> None:
         self._near, self._doubt = near, doubt
         self._reported = set[str]()
-        self._incomplete = dict[str, str]()  # calls of the latest response, and the rule that is about them
+        self._incomplete = dict[
+            str, str
+        ]()  # incomplete calls of the latest response, with the rule for their tool
 
     def judge(self, seq: int, fact: ev.Fact) -> None:
         """Evaluate after both runs took a fact."""
@@ -324,19 +335,19 @@ class UnjudgedCalls:
             self._judge_result(seq, fact)
         elif isinstance(fact, ev.ModelResponded) and fact.content is not None:
             if fact.calls and near.differs:
-                self._look_at_patterns(seq, fact)
-            self._look_at_gates(seq, fact, fact.content.arguments)
-            self._look_at_permissions(seq, fact)
+                self._judge_patterns(seq, fact)
+            self._judge_gates(seq, fact, fact.content.arguments)
+            self._judge_permissions(seq, fact)
 
     def _judge_result(self, seq: int, fact: ev.ToolReturned) -> None:
-        """A call with incomplete arguments may have run all the same."""
+        """Report a call that ran with incomplete arguments, which a rule cannot search."""
         rule = self._incomplete.get(fact.call)
         if rule is not None and fact.error not in _NEVER_RAN:
-            why = f"{rule} cannot search the arguments of call {fact.call}: they are incomplete, and it ran all the same"
+            why = f"{rule} cannot search the arguments of call {fact.call}: they are incomplete, but the call ran"
             self._doubt(Uncertainty(seq, why, "rests", self._near.derived.state))
 
-    def _look_at_gates(self, seq: int, fact: ev.ModelResponded, arguments: Sequence[str]) -> None:
-        """Report a gate that may let a call run without knowing whether it is sensitive."""
+    def _judge_gates(self, seq: int, fact: ev.ModelResponded, arguments: Sequence[str]) -> None:
+        """Report a gate that cannot tell whether a call is sensitive."""
         state, recorded = self._near.derived.state, self._near.recorded.state
         approvals = state.policy.approvals
         if approvals is None or approvals == recorded.policy.approvals:
@@ -351,7 +362,7 @@ class UnjudgedCalls:
             why = f"approvals.chain[{place}]: {describe_unclassified([call.name])}"
             self._doubt(Uncertainty(seq, why, _effect_of(approvals.chain[place]), state))
 
-    def _look_at_patterns(self, seq: int, fact: ev.ModelResponded) -> None:
+    def _judge_patterns(self, seq: int, fact: ev.ModelResponded) -> None:
         state = self._near.derived.state
         self._incomplete.clear()
         for found in argument_rules(state.policy):
@@ -362,7 +373,7 @@ class UnjudgedCalls:
             for why in _problems_of(found) if calls else ():
                 self._doubt(Uncertainty(seq, why, "rests", state))
 
-    def _look_at_permissions(self, seq: int, fact: ev.ModelResponded) -> None:
+    def _judge_permissions(self, seq: int, fact: ev.ModelResponded) -> None:
         """Report calls that permission rules of the other policy alone cannot judge."""
         recorded = [watch.guard for watch in self._near.recorded.state.guards]
         for watch in self._near.derived.state.guards:
@@ -377,7 +388,7 @@ class UnjudgedCalls:
 
 
 def _problems_of(found: ArgumentRule) -> Iterator[str]:
-    """Return why the patterns of a rule cannot be searched for."""
+    """Yield why the patterns of a rule cannot be searched for."""
     for key, pattern in (("matches", found.matches), ("unless", found.unless)):
         problem = problem_of(pattern) if pattern else None
         if problem:

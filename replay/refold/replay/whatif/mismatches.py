@@ -40,7 +40,7 @@ OF_CALLS = frozenset({"calls", "question", "request"})
 OF_THE_FACT = frozenset({"cut_off", "output", "wording", "redaction", "overflow", "fact", "unknown"})
 
 _NO_LIMITS = Policy(limits=())
-_NAMED = 3  # calls that are named in a sentence; further ones are counted
+_NAMED = 3  # calls listed in a sentence; further ones are counted
 
 
 class ComparedRun:
@@ -72,7 +72,7 @@ class ComparedRun:
             or not said.content
         ):
             return ref.role, ref.call, ref.size.digest
-        # Words of the harness are known on both sides: those that a cut took away may be others.
+        # Harness texts are known on both sides: the parts removed by a cut may differ.
         trimmed = self.harness.get(shown.seq)
         markers = trimmed.content if isinstance(trimmed, ev.MessageTrimmed) else None
         cuts = [(cut.part, cut.head, cut.tail, _cut_text(said.content.texts[0], cut)) for cut in shown.cuts]
@@ -94,7 +94,9 @@ class Windows:
         one, other = recorded.state.window, derived.state.window
         if one.count != other.count:
             return False
-        pairs = tuple(zip(one.chunks, other.chunks, strict=True))  # both are filled to the brim: see `window`
+        pairs = tuple(
+            zip(one.chunks, other.chunks, strict=True)
+        )  # all chunks but the last are full: see `window`
         for place, pair in enumerate(pairs):
             known = self._alike[place] if place < len(self._alike) else None
             if known is not None and known[0] is pair[0] and known[1] is pair[1]:
@@ -130,7 +132,7 @@ def find_mismatch(recorded: ComparedRun, derived: ComparedRun, windows: Windows)
     if other.stopping is not None and one.stopping is None:
         return Mismatch("end", other.stopping.reason, stops=True, code=other.stopping.code)
     if one.outcome is not None:
-        why = f"the record ends here ({one.outcome.code}), and the other run would go on"
+        why = f"the recorded run ends here ({one.outcome.code}), but the other run would continue"
         return Mismatch("end", why)
     return next(_mismatches(recorded, derived, windows), None)
 
@@ -149,14 +151,14 @@ def _end_key(state: RunState) -> tuple[str, ...]:
 def _mismatches(recorded: ComparedRun, derived: ComparedRun, windows: Windows) -> Iterator[Mismatch]:
     one, other = recorded.state, derived.state
     if (one.stopping is None) != (other.stopping is None):
-        yield Mismatch("end", "the recorded run is brought to an end here, and the other would go on")
+        yield Mismatch("end", "the recorded run is being stopped here, but the other run would continue")
     yield from _compare_requests(recorded, derived, windows)
     yield from _compare_summaries(recorded, derived)
     yield from _compare_calls(recorded, derived)
     yield from _compare_questions(one, other)
     waits = [state.backoff and state.backoff.until for state in (one, other)]
     if waits[0] != waits[1]:
-        yield Mismatch("wait", "the pause before the next attempt would have been another, or none")
+        yield Mismatch("wait", "the wait before the next attempt would have been different")
 
 
 def _compare_requests(recorded: ComparedRun, derived: ComparedRun, windows: Windows) -> Iterator[Mismatch]:
@@ -164,19 +166,19 @@ def _compare_requests(recorded: ComparedRun, derived: ComparedRun, windows: Wind
     if one is None or other is None:
         if one is not other:
             asked = "would not have been made" if other is None else "would have been made here"
-            why = filter(None, (f"a request to the model {asked}", _refusal(recorded, derived)))
+            why = filter(None, (f"a model request {asked}", _refusal(recorded, derived)))
             yield Mismatch("request", ": ".join(why))
         return
     if not windows.same(recorded, derived):
-        yield Mismatch("view", "the model would have been shown other messages")
+        yield Mismatch("view", "the prompt would have had other messages")
     if _request_texts(one) != _request_texts(other):
-        yield Mismatch("texts", "the model would have been told something else in this one request")
+        yield Mismatch("texts", "a text sent in this request only would have been different")
     if _tool_names(recorded.state, one) != _tool_names(derived.state, other):
         yield Mismatch("tools", "other tools would have been offered")
     if one.model != other.model:
-        yield Mismatch("model", "another model would have been asked")
+        yield Mismatch("model", "another model would have been used")
     if one.max_output != other.max_output:
-        yield Mismatch("output_limit", "the answer would have had another limit")
+        yield Mismatch("output_limit", "the response would have had another token limit")
 
 
 def _request(state: RunState) -> ev.ModelRequested | None:
@@ -200,7 +202,7 @@ def _compare_summaries(recorded: ComparedRun, derived: ComparedRun) -> Iterator[
         or other is None
         or _summary_key(recorded, one.event) != _summary_key(derived, other.event)
     ):
-        yield Mismatch("summary", "a summary would have been asked for, or not, or of other messages")
+        yield Mismatch("summary", "summary requests would have been different")
 
 
 def _summary_key(side: ComparedRun, pending: ev.SummaryRequested) -> tuple[Any, ...]:
@@ -212,11 +214,11 @@ def _summary_key(side: ComparedRun, pending: ev.SummaryRequested) -> tuple[Any, 
 def _compare_calls(recorded: ComparedRun, derived: ComparedRun) -> Iterator[Mismatch]:
     one, other = recorded.state, derived.state
     if _calls_under_way(one) != _calls_under_way(other):
-        # Why they would not be run is more to a reader than that they would not.
+        # The reason for a refusal is more useful than the fact that calls differ.
         why = _refusal(recorded, derived) or next((asked.why for asked in _compare_questions(one, other)), "")
-        yield Mismatch("calls", why or "other calls would have been run, or in another order")
+        yield Mismatch("calls", why or "other calls would have run, or in another order")
     if _starts_run(one) and limit_child_policy(_NO_LIMITS, one) != limit_child_policy(_NO_LIMITS, other):
-        yield Mismatch("child", "a call starts a run of its own, which would have been given other limits")
+        yield Mismatch("child", "a call starts a child run, which would have had other limits")
 
 
 def _starts_run(state: RunState) -> bool:
@@ -230,7 +232,7 @@ def _calls_under_way(state: RunState) -> list[tuple[str, str, bool]]:
 
 
 def _refusal(recorded: ComparedRun, derived: ComparedRun) -> str:
-    """Describe a call that only one of the runs refuses; "" if there is none."""
+    """Describe a call that only one of the runs refuses; "" without one."""
     for side, other, would in ((recorded, derived, "would"), (derived, recorded, "would not")):
         batch = side.state.batch
         left = {call.id for call in batch.calls if call.result is None} if batch else set[str]()
@@ -243,18 +245,19 @@ def _refusal(recorded: ComparedRun, derived: ComparedRun) -> str:
 
 def _compare_questions(one: RunState, other: RunState) -> Iterator[Mismatch]:
     if (one.asked_at is None) != (other.asked_at is None):
-        asked = "would not have been asked" if other.asked_at is None else "would have been asked"
-        yield Mismatch("question", f"a person {asked}{_name_calls(one if other.asked_at is None else other)}")
+        would = "would not have" if other.asked_at is None else "would have"
+        asked = _name_calls(one if other.asked_at is None else other)
+        yield Mismatch("question", f"the run {would} waited {asked}")
     elif _question_key(one) != _question_key(other):
-        yield Mismatch("question", "a person would have been asked about something else")
+        yield Mismatch("question", "the run would have waited for another approval")
 
 
 def _name_calls(state: RunState) -> str:
     if state.approval is None:
-        return " here"
+        return "for an operator here"
     calls = state.approval.event.calls
     more = f" and {len(calls) - _NAMED} more" if len(calls) > _NAMED else ""
-    return f" about {', '.join(calls[:_NAMED])}{more}"
+    return f"for approval of {', '.join(calls[:_NAMED])}{more}"
 
 
 def _question_key(state: RunState) -> tuple[Any, ...]:
@@ -304,7 +307,7 @@ class UnobservedChanges:
 
 
 def next_ring(recorded: RunState, derived: RunState, at: int) -> int | None:
-    """Return the first time before `at` for which only the other run waits; None if there is none.
+    """Return the first time before `at` for which only the other run waits, or None.
 
     If both runs wait for a time, the record has the order. At equal times the fact comes first.
     """
@@ -339,14 +342,14 @@ def find_cut_off(
     """
     was, would = _deadline(recorded), _deadline(derived)
     stopped = recorded.stopping is not None and derived.stopping is not None
-    if was == would or stopped:  # what is under way is being brought to an end already
+    if was == would or stopped:  # work in progress is already being stopped
         return None
     if would is not None and at > would:
         return Mismatch(
-            "cut_off", f"what was under way would have been cut off {format_seconds(at - would)} earlier"
+            "cut_off", f"work in progress would have been cut off {format_seconds(at - would)} earlier"
         )
     if was is not None and at >= was and _is_timeout(fact):
-        return Mismatch("cut_off", "what the recorded policy cut off here would have had more time")
+        return Mismatch("cut_off", "work that the recorded policy cut off here would have had more time")
     return None
 
 
@@ -368,7 +371,7 @@ def _is_timeout(fact: ev.Fact | None) -> bool:
         case ev.ToolReturned(error=ToolError.TIMEOUT):
             return True
         case ev.ModelFailed(failure=FailureClass.TIMEOUT | FailureClass.CONTEXT_OVERFLOW):
-            return True  # a policy's pattern takes what it finds for an overflow, a timeout too
+            return True  # a policy's overflow pattern may match a timeout, too
         case _:
             return False
 

@@ -19,7 +19,7 @@ from refold.reducers.guards import Registry
 from refold.reducers.pending import underway
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Unknown
-from refold.replay.figures import spoken
+from refold.replay.figures import find_verdict
 from refold.replay.parting import place_of
 from refold.replay.whatif.facts import Change, ChangedFact, carry_over
 from refold.replay.whatif.mismatches import (
@@ -49,8 +49,8 @@ from refold.replay.whatif.verdict import (
     spend_of,
 )
 
-_UNATTENDED = "a deadline fell into a time for which the record does not say whether an engine had the run"
-_NO_GUARDS: Registry = {}  # the recorded run is followed as it stands: nobody is asked anything
+_UNATTENDED = "a deadline passed while it is not recorded whether an engine had the run"
+_NO_GUARDS: Registry = {}  # decisions of the recorded run come from the log, so no guard runs
 
 
 class DivergencePoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +126,7 @@ class RunPair:
         self.fact = seq
         self._given.take(fact)
         self._offer_more(fact)
-        self.reached = self.found is None and self._pass_time(fact)
+        self.reached = self.found is None and self._fire_deadlines(fact)
         if not self.reached:
             parted_now = self.found is not None and self.found.fact == seq
             self._follow_all(fact, group)
@@ -151,7 +151,7 @@ class RunPair:
             self.recorded.fold(event, _NO_GUARDS)
         except RefoldError as error:
             raise DamagedLog(self.run, seq, str(error)) from error
-        # A fork takes back what was asked at its place: its own spending begins behind that.
+        # A fork repeats the request at its fork point: its own usage begins after that.
         if seq == self._counted or (seq == self._counted + 1 and isinstance(event, ev.RunForked)):
             self.before = spend_of(self.recorded.state)
 
@@ -162,7 +162,9 @@ class RunPair:
         state = self.derived.state
         if not state.seq or Unknown.TOOLS not in state.setup.unknown:
             return
-        if isinstance(fact, ev.RunForked):  # what follows is of an engine of ours: it says what it offers
+        if isinstance(
+            fact, ev.RunForked
+        ):  # a refold engine, which records the offered tools, wrote what follows
             self.offer(self._tools)
         elif isinstance(fact, ev.ModelResponded):
             self.offer(add_tools(state.setup.tools, (call.name for call in fact.calls)))
@@ -175,7 +177,7 @@ class RunPair:
     def _charge(self, fact: ev.Fact) -> None:
         """Count work in progress when a deadline stopped the run as spent, to its recorded end."""
         found = self.found
-        # Whoever takes up a run that waited for a person ends it a little later than its clock would have.
+        # A resuming engine ends a run that waited for an operator a little later than its deadline.
         if (
             found is None
             or found.verdict is not Verdict.STOPS
@@ -185,7 +187,7 @@ class RunPair:
         spent = _spend_until(spend_of(self.recorded.state), found.counted)
         self.found = replace(found, counted=spent, exact=False)
 
-    def _pass_time(self, fact: ev.Fact) -> bool:
+    def _fire_deadlines(self, fact: ev.Fact) -> bool:
         """Fire the deadlines of the other policy that precede the fact. Return whether both continue."""
         before = None
         while (instant := next_ring(self.recorded.state, self.derived.state, time_before(fact))) is not None:
@@ -218,7 +220,7 @@ class RunPair:
         except MissingTokenizer:
             raise
         except RefoldError as error:
-            return Mismatch("fact", f"the other run has no place for it: {error}")
+            return Mismatch("fact", f"the fact is invalid in the other run: {error}")
 
     def _advance(self, fact: ev.Fact) -> Sequence[ev.Decision]:
         first = self.derived.state.seq + 1
@@ -233,7 +235,7 @@ class RunPair:
         return [event for event in self.events if isinstance(event, ev.Decision)]
 
     def _note(self, event: ev.Event) -> None:
-        said = spoken(event)
+        said = find_verdict(event)
         if said is None:
             return
         fired = Intervention(fact=self.fact, who=said.who, said=said.said, code=said.code)

@@ -1,13 +1,12 @@
-"""Some rules of another policy over a run's own, and verdicts that come from defaults.
+"""Some rules of another policy over a run's own policy, and verdicts that come from defaults.
 
-A whole policy is a whole loop: it words its nudges otherwise, shortens the history otherwise, and so parts
-from most runs at the first request. Its rules alone can be asked about. Everything else stays as it was
-recorded, and so do all words that the recorded policy has: a rule that spoke in the run, and would have
-spoken too, said the same.
+A whole policy includes nudge texts, compaction and more, so it diverges from most runs at the first request.
+Its rules can be tested alone: everything else stays as recorded, including all texts of the recorded policy,
+because a rule that acted in the run and would act again sends the same text.
 
-A policy file is a whole loop: what it does not name has a default, and a recorded loop mostly had another
-value. A user who writes one guard asks about that guard. So the run is asked about again with only the named
-keys changed; where the verdict is another then, the defaults caused it.
+A policy file is always a whole policy: keys that it leaves out have defaults, and the recorded policy often
+had other values. A user who writes one guard asks about that guard. So the run is compared again with only
+the named keys changed; if that verdict differs, the defaults caused the first one.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -28,43 +27,38 @@ from refold.replay.whatif.verdict import Verdict, WhatIf
 
 RULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        # With how a limit bounds what is under way, who is warned before it, and what is done once it is
-        # reached.
+        # With cut-off of work in progress, warnings before a limit, and what happens once it is reached.
         "limits": ("limits", "call_timeout", "near", "grace", "fallback"),
         "guards": ("guards", "premature_end"),
         "approvals": ("approvals",),
     }
 )
-"""The kinds of rules, and the keys of a policy that belong to each."""
+"""Kinds of rules, and the policy keys of each."""
 
 
 def replace_rules(kinds: Iterable[str], other: Policy, registry: Registry = BUILTIN) -> Change:
-    """The change that puts another policy's rules of these kinds in place of a policy's own, whichever is in
-    force.
+    """Return a change that replaces these kinds of rules in any policy with those of another policy.
 
-    Raises `WrongUse` for a kind that there is not, or for none.
+    Raises `WrongUse` for an unknown kind, or if there are no kinds.
     """
     asked = list(kinds)
     wrong = next((kind for kind in asked if kind not in RULES), None)
     if wrong is not None:
-        raise WrongUse(f"there are no rules of the kind {wrong!r}{nearest(wrong, RULES)}")
+        raise WrongUse(f"unknown kind of rules {wrong!r}{nearest(wrong, RULES)}")
     if not asked:
-        raise WrongUse(f"expected a kind of rules or several of {', '.join(RULES)}, got none")
+        raise WrongUse(f"expected one or more kinds of rules ({', '.join(RULES)}), got none")
     return replace_keys([key for kind in asked for key in RULES[kind]], other, registry)
 
 
 def replace_keys(keys: Iterable[str], other: Policy, registry: Registry = BUILTIN) -> Change:
-    """The change that puts another policy's values of these keys in place of a policy's own, whichever is in
-    force.
-    """
+    """Return a change that replaces these keys in any policy with the values of another policy."""
     keys = list(keys)
 
     def change(policy: Policy) -> Policy:
         taken: dict[str, Any] = {key: getattr(other, key) for key in keys}
         mixed = replace(policy, **taken)
         if mixed.pressure is not None and mixed.pressure.of not in ("step", *map(name_of, mixed.limits)):
-            # Of a limit that is not there any more nothing is said; of steps it is the default, and may stand
-            # without one.
+            # Pressure of a removed limit has no effect. `step` is the default and works without a limit.
             mixed = replace(mixed, pressure=None)
         gone = _text_keys(policy, registry) - _text_keys(mixed, registry)
         texts = {key: text for key, text in policy.texts.items() if key not in gone}
@@ -86,7 +80,7 @@ def add_guards(other: Policy, registry: Registry = BUILTIN) -> Change:
 
 
 def _text_keys(policy: Policy, registry: Registry) -> set[str]:
-    """The keys of the texts that are there for a policy's guards, and for its tiers of pressure."""
+    """Return the text keys of a policy's guards and pressure tiers."""
     kinds = {str(config["guard"]) for config in (*policy.guards, policy.premature_end) if config}
     known = {**registry, **OWN}
     guards = {key for kind in kinds & known.keys() for key in getattr(known[kind], "texts", {})}
@@ -94,8 +88,8 @@ def _text_keys(policy: Policy, registry: Registry) -> set[str]:
     return guards | {f"pressure:{tier.name}" for tier in tiers} - TEXTS.keys()
 
 
-OTHERS = "settings that it leaves out"
-"""What is reported where the key is not known that caused a verdict."""
+OTHERS = "other settings"
+"""Reported if the key that caused a verdict is unknown."""
 
 _BY_CODE = {"end_turn": "end_of_turn", "empty": "empty"}
 _BY_KIND = {
@@ -110,23 +104,24 @@ _BY_KIND = {
 
 
 class NamedPolicy(msgspec.Struct, frozen=True):
-    """A policy of a file, and the keys that the file names."""
+    """A policy from a file, and the keys that the file names."""
 
     policy: Policy
     keys: tuple[str, ...]
 
     @property
     def rules(self) -> list[str]:
-        """The kinds of rules that the file names, as `only` takes them."""
+        """Kinds of rules that the file names, as `--only` takes them."""
         return [kind for kind, keys in RULES.items() if set(keys) & set(self.keys)]
 
     def alone(self, registry: Registry = BUILTIN) -> Change:
-        """The change that takes only the named keys from the policy."""
+        """Return a change that takes only the named keys from the policy."""
         return replace_keys(self.keys, self.policy, registry)
 
     def defaults(self, found: WhatIf, alone: WhatIf) -> tuple[str, ...]:
-        """The settings outside the file that cause the verdict `found`, given that of the named keys
-        `alone`.
+        """Return the settings missing in the file that cause the verdict `found`.
+
+        `alone` is the verdict under the named keys only.
         """
         if found.verdict is Verdict.AGREE or _place(found) == _place(alone):
             return ()
@@ -145,7 +140,7 @@ def _cause(found: WhatIf) -> str:
 
 
 def _setting(policy: Policy, key: str) -> str:
-    """The value of a key that has one short value, else its name."""
+    """Return a key with its value if that is short, otherwise only the key."""
     match key:
         case "limits":
             return f"limits: {', '.join(f'{name_of(each)} {each.value}' for each in policy.limits)}"
@@ -158,10 +153,10 @@ def _setting(policy: Policy, key: str) -> str:
 
 
 def note_of(name: str, count: int, settings: Collection[str], rules: Collection[str]) -> str:
-    """The note on `count` verdicts that come from these settings, and how to ask about the rules alone."""
+    """Format a note on `count` verdicts caused by these defaults, and how to test the rules alone."""
     come = "verdict comes" if count == 1 else "verdicts come"
     listed = ", ".join(
         [*(each for each in settings if each != OTHERS), *([OTHERS] if OTHERS in settings else [])]
     )
-    way = f" To ask about its rules alone: --only {','.join(rules)}" if rules else ""
+    way = f" To test its rules alone: --only {','.join(rules)}" if rules else ""
     return f"{count:,} {come} from defaults that {name} does not set ({listed}).{way}"

@@ -66,7 +66,7 @@ def add_price(fact: Fact, state: RunState, prices: Prices | None) -> Fact:
         return fact
     part = (
         (Unknown.COST,) if Unknown.USAGE in fact.unknown else ()
-    )  # a price of part of its tokens is a least
+    )  # the price of part of its tokens is a lower bound
     left = tuple(what for what in fact.unknown if what is not Unknown.UNPRICED)
     return replace(fact, cost_nanousd=cost, unknown=(*left, *part))
 
@@ -80,7 +80,7 @@ def close_price(fact: Fact, state: RunState) -> Fact:
 
 
 def _is_counted(fact: ModelResponded | SummaryReturned) -> bool:
-    """Return whether all tokens were counted, as far as the text length allows to check."""
+    """Return whether all tokens were counted, judged by the text length."""
     usage = fact.usage
     if not usage.input or usage.cache_read + usage.cache_write > usage.input:
         return False

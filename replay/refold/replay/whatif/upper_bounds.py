@@ -1,7 +1,7 @@
-"""What a record may lack, with the upper bound of each: the one table of unknowns, `UNKNOWNS`.
+"""Data that a record may lack, with the upper bound of each kind: the table of unknowns, `UNKNOWNS`.
 
-What is recorded is the lower bound. A policy is judged by an incomplete record where it comes to the same at
-both bounds. What has no bound is in `losses`.
+The recorded values are the lower bound. A verdict holds for an incomplete record if it is the same at both
+bounds. Data without a bound is in `losses`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -19,37 +19,36 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Replay, StopReason, ToolError, Unknown
 from refold.replay import known
 
-UNTIMED = "time limits: the record does not say when everything happened"
-UNPRICED = "cost limits: the record has no price of some answers"
-UNCOUNTED = "token limits: the record does not say how many tokens some answers took"
-_SILENT = "an answer of nothing: the record does not say whether its stream broke"
+UNTIMED = "time limits: not all times are recorded"
+UNPRICED = "cost limits: some responses have no recorded price"
+UNCOUNTED = "token limits: some responses have no recorded token count"
+_SILENT = "empty response: the record does not say whether its stream broke"
 
 MOST = 2**60
 """Tokens or nano-dollars: more than any limit."""
 FOREVER = 2**63 - 1
 """Nanoseconds: longer than any limit."""
 GROWING = (Unknown.USAGE, Unknown.COST, Unknown.TIME)
-"""What grows with the run, and what limits count."""
+"""Quantities that grow with the run, and that limits count."""
 _CHARS = 10
-"""No token has more characters than that on average (`prices`), nor more bytes."""
+"""Upper bound on average characters, and on bytes, per token (`prices`)."""
 _HEAVIEST: Mapping[str, float] = MappingProxyType(
     {
         "cjk": 20 + _CHARS / 1.5,
         "bytes4": 10 + _CHARS,
         "bpe:o200k_base": _CHARS,
         "bpe:cl100k_base": _CHARS,
-    }  # so much for each tool, and each has one token at least; a tokenizer of bytes makes no more tokens than bytes
+    }  # per tool with at least one token each; a byte tokenizer returns at most one token per byte
 )
-"""What estimators make of one token of a tool at most; the others count a quarter of its characters, rounded
-up.
+"""Maximum estimate for one real token of a tool, by estimator.
+
+The others count a quarter of its characters, rounded up.
 """
 _Charged = ev.ModelResponded | ev.SummaryReturned | ev.ModelFailed | ev.ChildEnded
 
 
 class Assumption(msgspec.Struct, frozen=True):
-    """What a bound depends on: the two policies, the guards there are, and why a response ended that does not
-    say it.
-    """
+    """Inputs of a bound: the two policies, the guards, and the stop reason of responses without one."""
 
     recorded: Policy
     other: Policy
@@ -58,13 +57,12 @@ class Assumption(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
-    """How a record lacks something, who reads it, the most of it that there can have been, and the words for
-    it.
+    """A kind of data that a record may lack: how to detect it, who reads it, and its upper bound.
 
-    `is_lost`: whether a fact lacks it. `is_read`: whether the second policy decides by it, over a run under
-    the first. `fill` returns the fact with the most of it, `raise_before` the state before which there was
-    the most of it. `limit` is the type and the measure of the limits that count it. `words` says what is
-    lacking in a state: a sentence if limits count it, else what follows "the record does not say".
+    `is_lost`: whether a fact lacks it. `is_read`: whether the second policy uses it, over a run under the
+    first. `fill` returns the fact at the upper bound, `raise_before` the state at the upper bound of what
+    came before. `limit` is the type and the measure of the limits that count it. `words` describes the
+    missing data in a state: a sentence if limits count it, else the object of "the record does not say".
     """
 
     is_lost: Callable[[ev.Fact], bool]
@@ -76,12 +74,15 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lacks_usage(fact: ev.Fact) -> bool:
-    """Whether it used more tokens than it says, or may have."""
+    """Return whether the fact may have used more tokens than it records."""
     return isinstance(fact, _Charged) and Unknown.USAGE in fact.unknown
 
 
 def lacks_price(fact: ev.Fact) -> bool:
-    """Whether it cost more than it says, or may have. What the engine itself did not know, it decided by."""
+    """Return whether the fact may have cost more than it records.
+
+    A price that the engine did not know either is not lacking: its decisions took that into account.
+    """
     if not isinstance(fact, _Charged) or Unknown.COST in fact.unknown:
         return isinstance(fact, _Charged)
     charged = not isinstance(fact, ev.ModelFailed) or fact.usage.input or fact.usage.output
@@ -89,14 +90,15 @@ def lacks_price(fact: ev.Fact) -> bool:
 
 
 def lacks_time(fact: ev.Fact) -> bool:
-    """Whether it may have happened later than it says: nobody knows when, but that what stands before it was
-    before.
+    """Return whether the fact may have happened later than it records.
+
+    Its time is unknown, but events before it in the log happened before it.
     """
     return Unknown.TIME in fact.unknown or (isinstance(fact, ev.RunStarted) and not fact.at)
 
 
 def counts(policy: Policy, kind: Unknown) -> bool:
-    """Whether a limit of the policy counts it."""
+    """Return whether a limit of the policy counts this kind of data."""
     return any(limit.reads is kind for limit in policy.limits)
 
 
@@ -120,9 +122,9 @@ def _cost_most(fact: ev.Fact, _: Assumption) -> ev.Fact:
 
 
 def _fail(fact: ev.Fact, assumed: Assumption) -> ev.Fact:
-    """A call whose end nobody knows failed, so that it makes the most difference between the two policies."""
+    """Let a call of unknown status fail, with the error that differs most between the two policies."""
     if not isinstance(fact, ev.ToolReturned) or known.failed(fact) is not None:
-        return _stop(fact, assumed)  # only a response that ended its turn is held up by failures
+        return _stop(fact, assumed)  # failures only affect a response that ended its turn
     old, new = assumed.recorded, assumed.other
     differing = (each for each in ToolError if text_of(old, each) != text_of(new, each))
     return replace(fact, error=next(differing, ToolError.RAISED))
@@ -136,7 +138,7 @@ def _stop(fact: ev.Fact, assumed: Assumption) -> ev.Fact:
 
 
 def _shrink_context(fact: ev.Fact, assumed: Assumption) -> ev.Fact:
-    """The context had one token, and the model any name that a step asks for."""
+    """Set an unknown context to one token, and an unknown model to the names that steps require."""
     if not isinstance(fact, ev.RunStarted):
         return fact
     names = " ".join(name for step in assumed.other.history for name in step.when.model)
@@ -160,12 +162,12 @@ def _begin_long_ago(state: RunState) -> RunState:
 
 
 def _name_context(state: RunState) -> str:
-    return f"how large the model's context was{'' if state.setup.model else ' or which model was asked'}"
+    return f"how long the model's context was{'' if state.setup.model else ' or which model was used'}"
 
 
 def _name_stop(state: RunState) -> str:
     raw = state.answer.event.stop_raw if state.answer is not None else ""
-    return f"why an answer stopped{f' or what {raw[:40]!r} means' if raw else ''}"
+    return f"why a response stopped{f' or what {raw[:40]!r} means' if raw else ''}"
 
 
 UNKNOWNS: Mapping[Unknown, Bound] = MappingProxyType(
@@ -174,7 +176,7 @@ UNKNOWNS: Mapping[Unknown, Bound] = MappingProxyType(
             is_lost=lambda fact: isinstance(fact, ev.RunStarted) and Unknown.TOOLS in fact.unknown,
             is_read=_reads_tools,
             fill=_add_tools,
-            words=lambda _: "which tools there were, what they weighed, or which of them only read",
+            words=lambda _: "which tools there were, how many tokens they took, or which are read-only",
         ),
         Unknown.CONTEXT: Bound(
             is_lost=lambda fact: isinstance(fact, ev.RunStarted) and Unknown.CONTEXT in fact.unknown,
@@ -220,15 +222,17 @@ UNKNOWNS: Mapping[Unknown, Bound] = MappingProxyType(
         ),
     }
 )
-"""What is judged by two bounds; in their order the bounds are followed.
+"""Kinds of data that are judged at two bounds. The bounds are followed in this order.
 
-Of a result that is lacking there is no bound.
+A missing result has no bound.
 """
 
 
 def without_known_limits(policy: Policy, unknown: Collection[Unknown], in_force: Sequence[Limit]) -> Policy:
-    """The policy without the limits that go by what is known: the record tells of those that were
-    `in_force`.
+    """Return the policy without the limits that unknown data cannot affect.
+
+    These are limits `in_force` in the record on `unknown` data, whose effect the record shows, and limits
+    that count known data only.
     """
     limits = (
         replace(limit, value=None)
@@ -240,9 +244,7 @@ def without_known_limits(policy: Policy, unknown: Collection[Unknown], in_force:
 
 
 def stops_read(policy: Policy) -> tuple[tuple[StopReason, str], ...]:
-    """Why an answer may have ended so that the policy makes a difference of it: our reason, and a provider's
-    word or "".
-    """
+    """Return the stop reasons on which the policy acts: reason, and the provider's own word or ""."""
     cut = policy.truncation is not None and policy.truncation.max > 0
     words = policy.overflow.stops if policy.overflow is not None else ()
     return (
@@ -254,7 +256,7 @@ def stops_read(policy: Policy) -> tuple[tuple[StopReason, str], ...]:
 
 
 def more_tools(tools: Sequence[ev.Manifest], policy: Policy, registry: Registry) -> tuple[ev.Manifest, ...]:
-    """The tools, all of which only read, and others that the policy speaks of."""
+    """Return the tools as read-only, and tools with the other names that the policy contains."""
     targets = (
         config.get(reading_of(registry.get(str(config.get("guard")))).target) for config in policy.guards
     )
@@ -265,18 +267,18 @@ def more_tools(tools: Sequence[ev.Manifest], policy: Policy, registry: Registry)
 
 
 def add_tools(tools: Sequence[ev.Manifest], names: Iterable[str]) -> tuple[ev.Manifest, ...]:
-    """The tools, and one for each name that none of them has."""
+    """Return the tools, and one for each name that is not among them."""
     there = {tool.name for tool in tools}
     return (*tools, *(ev.Manifest(name=name) for name in dict.fromkeys(names) if name not in there))
 
 
-def heaviest(policy: Policy, used: int) -> int:
-    """What tools weigh at most that were offered in a request of so many tokens."""
+def estimate_tools(policy: Policy, used: int) -> int:
+    """Return the maximum estimate of the tools in a request of `used` tokens."""
     return int(used * _HEAVIEST.get(policy.estimator, _CHARS / 4 + 1))
 
 
 def with_room(policy: Policy, weight: int | None) -> Policy:
-    """The policy where tools weigh so much; None: as much as there is room for."""
+    """Return the policy with this estimate of the tools; None: as much as there is room for."""
     policy = replace(policy, history=tuple(step.beside(weight) for step in policy.history))
     if policy.overflow is None or policy.overflow.do is None:
         return policy

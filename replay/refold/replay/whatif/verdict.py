@@ -1,4 +1,4 @@
-"""What is said of runs under another policy: verdicts, the calls they are about, and totals."""
+"""Results of `whatif`: verdicts, the calls that they are about, and totals."""
 
 import re
 from collections import Counter
@@ -32,18 +32,18 @@ ENDED_BY: Mapping[str, str] = MappingProxyType(
     {
         _MATCHED: "matches",
         UNSEARCHABLE: "cannot be searched for",
-        "approval_terminated": "is ended by",
+        "approval_terminated": "is terminated by",
     }
 )
-"""The codes of a run that ended by one call, and what its rule has to do with that."""
+"""Codes of runs that one call ended, with the verb that relates the call to its rule."""
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """The first call that a rule found: its id, the tool, its main argument as `show` shortens it.
+    """The first call that a rule matched: its id, its tool and its main argument as `show` shortens it.
 
-    `rule` is the place of the rule in the policy, as `guards[0]` or `approvals.chain[1]`, behind its name if
-    it has one: `no-push (guards[0])`. `pattern` and `unless` are its patterns, "" for a rule without one, or
-    where it is not known which link of the chain it was.
+    `rule` is the place of the rule in the policy, such as `guards[0]` or `approvals.chain[1]`, after its name
+    if it has one: `no-push (guards[0])`. `pattern` and `unless` are its patterns, "" for a rule without one,
+    or if it is unknown which entry of the chain it was.
     """
 
     call: str
@@ -58,7 +58,7 @@ class Subject(msgspec.Struct, frozen=True):
 
     @property
     def found_by(self) -> str:
-        """The rule, as a sentence names it."""
+        """Rule as named in a sentence."""
         return f"rule {self.rule} {rule(self.pattern, self.unless)}" if self.pattern else f"rule {self.rule}"
 
 
@@ -70,13 +70,13 @@ def name_subject(subject: Subject, found: Mismatch) -> Mismatch:
 
 
 class LatestCalls:
-    """The calls of the latest response, as the model or a person wrote them."""
+    """Calls of the latest response, as the model or an approver wrote them."""
 
     def __init__(self) -> None:
         self._calls: Mapping[str, tuple[str, str | None]] = MappingProxyType({})
 
     def take(self, fact: ev.Fact) -> None:
-        """Take a fact, before it is judged."""
+        """Take a fact before its decisions are compared."""
         match fact:
             case ev.ModelResponded(calls=calls, content=content):
                 texts = content.arguments if content is not None else [None] * len(calls)
@@ -90,9 +90,7 @@ class LatestCalls:
                 pass
 
     def subject(self, policy: Policy, decisions: Sequence[ev.Decision]) -> Subject | None:
-        """Return the first call that a guard refused, or asks a person about, in these decisions under this
-        policy.
-        """
+        """Return the first call that a guard refused, or sent to approval, in these decisions."""
         for decision in decisions:
             match decision:
                 case ev.CallRefused(cause=Cause.GUARD, call=call, name=name, saw=saw) if decision.code:
@@ -110,9 +108,7 @@ class LatestCalls:
 
 
 def _rule(policy: Policy, name: str, link: object) -> tuple[str, str, str | None] | None:
-    """Return the place and the pattern of the rule that a guard of this name, or this link of the chain,
-    stands for.
-    """
+    """Return place and patterns of the rule with this guard name, or of this entry of the approval chain."""
     for place, config in enumerate(policy.guards):
         if (config.get("name") or config["guard"]) == name:
             if config["guard"] == Permissions.kind:
@@ -141,12 +137,12 @@ def _permission_rule(config: GuardConfig, path: str, index: object) -> str:
 
 
 MOST = 100
-"""How many decisions of guards and limits are kept of a run; further ones are counted."""
+"""Maximum number of guard and limit decisions kept per run; further ones are counted."""
 
 
 @unique
 class Verdict(StrEnum):
-    """What may be said of a run under another policy."""
+    """Result of a run under another policy."""
 
     AGREE = "agree"
     STOPS = "stops"
@@ -155,10 +151,10 @@ class Verdict(StrEnum):
 
 
 class Spend(msgspec.Struct, frozen=True, kw_only=True):
-    """What was used up: steps, tokens as the provider counted them, nano-dollars, nanoseconds.
+    """Usage: steps, tokens as the provider counted them, nano-dollars, nanoseconds.
 
-    `unpriced` counts answers without a known price: where there are any, the cost is only the least that it
-    was. `waited` is the part of `duration` in which a person was waited for: nobody's machine was busy.
+    `unpriced` counts responses without a known price; if there are any, the cost is a lower bound. `waited`
+    is the part of `duration` spent waiting for an operator.
     """
 
     steps: int = 0
@@ -178,9 +174,7 @@ class Spend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Intervention(msgspec.Struct, frozen=True, kw_only=True):
-    """A guard or a limit that did not simply allow, under the other policy, after the fact at event
-    `fact`.
-    """
+    """A verdict other than allow by a guard or a limit of the other policy, after the fact `fact`."""
 
     fact: int
     who: str
@@ -191,25 +185,29 @@ class Intervention(msgspec.Struct, frozen=True, kw_only=True):
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     """A run under another policy, as far as its record is evidence.
 
-    `began` is when the run did, in nanoseconds since the epoch (0: unknown), and `task` the beginning of its
-    task, None where it was erased. `fact` is the last event that both runs share, `seq` where they part (of
-    the recorded log, 0: nowhere), in `turn`. `kind` says in what, `why` in a sentence; `subject` is the call
-    that a rule of either policy found there. `recorded` and `derived` are the decisions that part, JSON text,
-    None where that side has none. `agent_state` and `code` are how the other run stands then,
-    `recorded_state` and `recorded_code` how the recorded one ends; `state` is the other run's state there,
-    JSON text, "" where both agree. `until` was spent by then and `saved` after it: of a run that stops, what
-    the other policy would not have spent. `exact`: that is so to the token; else something was under way when
-    it stopped, and counts as spent. `fired` are the first guards and limits that spoke, `more` counts the
-    others. `unknown` names what could not be judged. `shared` is the last event that is counted with another
-    run, of which this one is a fork (0: none), and `again` the part of `saved` that lies before it: see
-    `Totals`. `prices` names the table that was used where the record has no price, and `priced` counts the
-    answers that it had one for; `contexts` names that of context lengths, and `context` is what it says where
-    the record does not. `unseen` are facts of a run that agrees, by their event and in a sentence, that the
-    other policy would have had recorded in other words: nobody was shown them to the record's end. `tools` is
-    how many tools the run is known to have, `unfit` are names in the other policy of tools that the run
-    lacks, and of fields that neither its tools nor its calls have: such a rule says nothing. `defaults` are
-    settings that the other policy's file does not name and that cause this verdict, as `end_of_turn:
-    complete`; only `refold whatif` knows the file, elsewhere there are none.
+    `began` is the start of the run in nanoseconds since the epoch (0: unknown), `task` the beginning of its
+    task, None if erased.
+
+    Divergence: `fact` is the last event that both runs share, `seq` the event of the recorded log at which
+    they diverge (0: none), in `turn`. `kind` and `why` name the cause; `subject` is the call that a rule of
+    either policy matched there. `recorded` and `derived` are the diverging decisions as JSON text, None if
+    that side has none. `agent_state` and `code` are the other run's status there, `recorded_state` and
+    `recorded_code` the final status of the recorded run. `state` is the other run's state as JSON text, "" if
+    the verdict is agree.
+
+    Usage: `until` was used before the divergence. `saved` was used after it: for a run that stops, what the
+    other policy would not have used. `exact` means exact to the token; otherwise something was in progress at
+    the stop and counts as used. `shared` is the last event that is counted with another run, of which this
+    one is a fork (0: none), `again` the part of `saved` before it: see `Totals`.
+
+    `fired` are the first verdicts of guards and limits, `more` counts the others. `unknown` names what is
+    inconclusive. `prices` is the name of the table used where the record has no price, `priced` counts the
+    responses that it priced; `contexts` is the name of the table of context lengths, `context` its value
+    where the record has none. `unseen` lists facts of a run that agrees which the other policy would have
+    recorded with another text that nothing read: event and sentence. `tools` counts the known tools of the
+    run. `unfit` are tool names in the other policy that the run lacks, and fields that neither its tools nor
+    its calls have: such a rule has no effect. `defaults` are settings that the other policy's file leaves out
+    and that cause this verdict, such as `end_of_turn: complete`; only `refold whatif` fills it.
     """
 
     run: str
@@ -249,15 +247,13 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def saves(self) -> bool:
-        """Whether the other policy would have cut the run short: a task that is done sooner is another
-        thing.
-        """
+        """Whether the other policy would have cut the run short, rather than completed it earlier."""
         return self.verdict is Verdict.STOPS and self.agent_state not in SUCCESSFUL and self.saved != Spend()
 
 
 def spend_of(state: RunState) -> Spend:
-    """What a run has used up, all in all."""
-    # Of a run that began at no known instant nobody knows how long it took.
+    """Return the total usage of a run."""
+    # Without a start time, the duration is unknown.
     spent, duration = state.spent, state.fact_at - state.lineage.at if state.lineage.at else 0
     waiting = 0 if state.asked_at is None else state.fact_at - state.asked_at
     return Spend(
@@ -275,18 +271,18 @@ Counts = Mapping[str, int]
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over runs under one policy. `Totals()` is that of none.
+    """Sums over runs under one policy. `Totals()` is the sum of no runs.
 
-    `unfit` counts runs that agree and have a rule that fits nothing in them.
-    `cut_short` counts runs that were cut short, by the code that ends them; `done` those that would have been
-    over with an answer where the record goes on, which saves nothing: whoever asked had more to ask. `saved`
-    is of those cut short exactly, `at_least` of the `inexact` ones, where something was under way. Of runs
-    that diverge nothing is saved. `fired` counts what guards and limits said as long as the runs were one, of
-    runs that diverge too, `in_runs` in how many runs they did; `parted` in what runs diverge first, `in_turn`
-    in which turn. `unknown` counts runs of which something could not be judged.
+    `unfit` counts runs that agree and in which some rule matches no tool or argument. `cut_short` counts runs
+    that were cut short, by the code that ends them. `done` counts runs that would have completed where the
+    record continues; these save nothing, because the user had more to ask. `saved` is the sum over runs cut
+    short exactly, `at_least` over the `inexact` ones, in which something was in progress. Runs that diverge
+    save nothing. `fired` counts verdicts of guards and limits up to the divergence, `in_runs` the runs with
+    such verdicts. `parted` counts runs by kind of divergence, `in_turn` by turn. `unknown` counts
+    inconclusive runs, and runs that are inconclusive in part.
 
-    What a fork has of another run is counted there and not again: see `Prefixes`. `before` counts forks that
-    part in what they share. Such a one is in `runs` and `verdicts`, and what it spent on its own is saved;
+    Events that a fork shares with another run are counted once: see `Prefixes`. `before` counts forks that
+    diverge in the shared part. Such a fork counts in `runs` and `verdicts`, and its own usage in `saved`;
     nothing else of it counts.
     """
 
@@ -312,17 +308,17 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prefixes:
-    """Which events of forks another run already counts. Take the runs in any order: each event is then
-    counted once.
+    """Tracks which events of forks are already counted with another run, so that each event counts once.
 
-    A fork's log has the events of the runs behind it, up to where each was left (`Store.lineage`).
+    A fork's log includes the events of the runs that it continues, up to each fork point (`Store.lineage`).
+    The order of the runs does not matter.
     """
 
     def __init__(self) -> None:
-        self._counted: dict[str, int] = {}  # up to which event of a run's own log all is counted
+        self._counted: dict[str, int] = {}  # last counted event of each run's own log
 
     def shared(self, run: str, lineage: Sequence[Origin]) -> int:
-        """Up to which event what the run's log has is counted already; 0: nothing of it."""
+        """Return the last event of the run's log that is already counted; 0: none."""
         counted = 0
         for origin in lineage:
             counted = max(counted, min(self._counted.get(origin.run, 0), origin.seq))
@@ -331,13 +327,13 @@ class Prefixes:
         return max(counted, self._counted.get(run, 0))
 
     def count(self, run: str, lineage: Sequence[Origin], last: int) -> None:
-        """The run is counted, with all of its log, up to event `last`."""
+        """Record that the run is counted, with its log up to event `last`."""
         for owner, seq in [*((origin.run, origin.seq) for origin in lineage), (run, last)]:
             self._counted[owner] = max(seq, self._counted.get(owner, 0))
 
 
 def totals_of(found: WhatIf) -> Totals:
-    """The totals of one run. Of guards that spoke very often only what was kept is counted."""
+    """Return the totals of one run. Verdicts beyond `MOST` are not counted."""
     agrees, stops = found.verdict is Verdict.AGREE, found.verdict is Verdict.STOPS
     both = Totals(
         runs=1,
@@ -360,7 +356,7 @@ def totals_of(found: WhatIf) -> Totals:
 
 
 def _interventions(fired: Sequence[Intervention]) -> Iterator[str]:
-    """Yield the guard or limit of each intervention: a stop and the calls that it skips are one."""
+    """Yield the guard or limit of each intervention. A stop and the calls that it skips count as one."""
     stops = {(each.who, each.fact) for each in fired if each.said == "stop"}
     yield from (who for who, _ in sorted(stops))
     yield from (each.who for each in fired if (each.who, each.fact) not in stops)

@@ -14,8 +14,8 @@ from refold.reducers.policy import Policy
 from refold.reducers.state import RunState
 from refold.reducers.views import MissingContent, message_of, needed
 from refold.reducers.window import MessageRef, refs
-from refold.replay.reader import event_of, found_by
-from refold.replay.seen import said_once
+from refold.replay.reader import event_of, run_follower
+from refold.replay.seen import list_request_texts
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.mismatches import OF_THE_FACT, ComparedRun
@@ -39,8 +39,8 @@ class NoEvidence(CannotJudge):
     def __str__(self) -> str:
         return (
             f"run {self.run}: under the other policy the evidence ends at event {self.seq}, in turn {self.turn}: "
-            f"{self.why}; what the model would have seen later nobody knows"
-            f"{f'. Look at {self.run}@t{self.last}' if self.last else ''}"
+            f"{self.why}. Later prompts are unknown"
+            f"{f'. Use {self.run}@t{self.last}' if self.last else ''}"
         )
 
 
@@ -91,13 +91,13 @@ async def hypothesis(
     Raises `NoEvidence` if the runs diverged before it, and as `whatif`.
     """
     comparison = Comparison(run, policy, registry, prices=prices, contexts=contexts)
-    found = await found_by(comparison, store, run, upto)
+    found = await run_follower(comparison, store, run, upto)
     one, other = comparison.recorded, comparison.derived
     if _is_behind(comparison, found):
         step = one.state.spent.steps
         raise NoEvidence(run, found.seq, found.turn, found.why, found.turn if found.turn < step else step - 1)
-    seen = await _read_words(store, run, needed(one.state))
-    other_seen = await _other_words(store, run, comparison)
+    seen = await _read_texts(store, run, needed(one.state))
+    other_seen = await _read_other_texts(store, run, comparison)
     rows = (
         *_window_rows(comparison, seen, other_seen),
         *_request_rows(_request_texts(one.state, seen), _request_texts(other.state, other_seen)),
@@ -118,21 +118,21 @@ async def hypothesis(
 def _is_behind(comparison: Comparison, found: WhatIf) -> bool:
     """Return whether the runs diverged before the request, at an earlier fact or the request's own fact."""
     if comparison.diverged_after == comparison.last_fact:
-        # The other run never took this fact: its window is of the time before.
+        # The other run never took this fact, so its window is the one before it.
         return found.kind in OF_THE_FACT or found.kind == "clock"
     return comparison.diverged_after > 0
 
 
-async def _read_words(store: Store, run: str, seqs: tuple[int, ...]) -> dict[int, Event]:
+async def _read_texts(store: Store, run: str, seqs: tuple[int, ...]) -> dict[int, Event]:
     return {stored.seq: event_of(stored) for stored in await store.read_some(run, seqs)}
 
 
-async def _other_words(store: Store, run: str, comparison: Comparison) -> dict[int, Event]:
+async def _read_other_texts(store: Store, run: str, comparison: Comparison) -> dict[int, Event]:
     """Return the texts of the other run: facts as recorded, harness messages as it would write them."""
     wanted = {seq: comparison.origins.get(seq, seq) for seq in needed(comparison.derived.state)}
     said = comparison.derived.harness
     facts = {seq: origin for seq, origin in wanted.items() if seq not in said}
-    recorded = await _read_words(store, run, tuple(sorted(set(facts.values()))))
+    recorded = await _read_texts(store, run, tuple(sorted(set(facts.values()))))
     return {**said, **{seq: recorded[origin] for seq, origin in facts.items() if origin in recorded}}
 
 
@@ -148,7 +148,7 @@ def _window_rows(
     for ref in refs(one.state.window):
         place = places.get(origins.of(ref), -1)
         if place < told:
-            why = _explain_drop(comparison, ref) if place < 0 else "at another place under the other policy"
+            why = _explain_drop(comparison, ref) if place < 0 else "moved under the other policy"
             yield _message_row(one.state, ref, seen, "recorded", why)
             continue
         yield from _added_rows(other, other_seen, map(left.__getitem__, order[told:place]))
@@ -164,7 +164,7 @@ def _added_rows(
 ) -> Iterator[MessageRow]:
     for ref in added:
         yield _message_row(
-            side.state, ref, seen, "derived", ref.gap.filling if ref.gap else "said by the harness"
+            side.state, ref, seen, "derived", ref.gap.filling if ref.gap else "from the harness"
         )
 
 
@@ -210,14 +210,14 @@ def _explain_drop(comparison: Comparison, ref: MessageRef) -> str:
         if not isinstance(change, HistoryPruned) or fact < ref.seq:
             continue
         if not any(first <= ref.number <= last for first, last in change.kept):
-            return f"left out by {change.name} ({change.reason})"
-    return "not said under the other policy"
+            return f"dropped by {change.name} ({change.reason})"
+    return "not sent under the other policy"
 
 
 def _explain_cut(comparison: Comparison, ref: MessageRef) -> str:
     trimmed = (change for _, change in comparison.changes if isinstance(change, MessageTrimmed))
     names = [change.name for change in trimmed if change.message == ref.number]
-    return f"shortened by {names[-1]}" if names else "shown in full, or in other words"
+    return f"shortened by {names[-1]}" if names else "in full, or with another text"
 
 
 def _request_rows(was: _Texts, would: _Texts) -> Iterator[MessageRow]:
@@ -232,7 +232,7 @@ def _request_rows(was: _Texts, would: _Texts) -> Iterator[MessageRow]:
 
 
 def _request_texts(state: RunState, seen: Mapping[int, Event]) -> _Texts:
-    said = said_once(state, seen)
+    said = list_request_texts(state, seen)
     return {(text.role, text.size.digest): (text.size.tokens, message) for text, message in said}
 
 

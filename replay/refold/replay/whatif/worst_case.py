@@ -1,4 +1,4 @@
-"""Two runs over facts that hold the most of what a record does not say."""
+"""Two runs over facts with unknown data at its upper bound."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -16,7 +16,7 @@ from refold.replay.whatif.pair import RunPair
 from refold.replay.whatif.upper_bounds import (
     UNKNOWNS,
     Assumption,
-    heaviest,
+    estimate_tools,
     lacks_time,
     more_tools,
     with_room,
@@ -25,9 +25,9 @@ from refold.replay.whatif.upper_bounds import (
 
 
 class WorstCase(RunPair):
-    """The two runs with the most of what is `unknown`, from where `near` stands.
+    """Two runs with `unknown` data at its upper bound, starting at the position of `near`.
 
-    `stop` is why each response ended that does not say it: our reason, and the provider's word.
+    `stop` is the stop reason of each response without one: our reason, and the provider's word.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class WorstCase(RunPair):
         super().__init__(near.run, lambda old: self._bound(change(old), old), registry)
         self.copy_position(near)
         self._near, self._other, self.unknown, self._stop = near, change, unknown, stop
-        self._context: int | None = 1  # tokens that it surely has; None: it is known
+        self._context: int | None = 1  # known lower bound in tokens; None: the length is recorded
         self._used: int | None = None  # tokens of the largest request
         self._plain = near.derived.state.policy
         if near.recorded.state.seq:
-            self._use(self._bound(self._plain, near.recorded.state.policy))
+            self._set_policy(self._bound(self._plain, near.recorded.state.policy))
 
     def extend(self, kind: Unknown) -> "WorstCase":
-        """Return another worst case that stands where this one does, with the most of this kind besides."""
+        """Return another worst case at this position, with this kind at its upper bound as well."""
         other = WorstCase(self._near, self._other, self._registry, *self.unknown, kind)
         other.copy_position(self)
         other._context, other._used, other._plain = self._context, self._used, self._plain
@@ -56,35 +56,35 @@ class WorstCase(RunPair):
 
     @property
     def settled(self) -> bool:
-        """Whether it is known how the two stand here."""
+        """Whether the comparison at this position is final."""
         return True
 
     def raise_before(self, kind: Unknown) -> None:
-        """There was the most of it before, too."""
+        """Set this kind to its upper bound in the events before."""
         for side in (self.recorded, self.derived):
             side.state = UNKNOWNS[kind].raise_before(side.state)
 
     def take(self, seq: int, fact: ev.Fact, group: Sequence[ev.Decision]) -> None:
-        """Take a fact as it is at worst, unless nothing follows from it any more."""
-        if self._matters(seq):
+        """Take a fact at its upper bound, unless the result is already final."""
+        if self._is_open(seq):
             super().take(seq, self._fill(fact), group)
 
     def pass_by(self, seq: int, event: ev.Event) -> None:
-        """Take an event that changes nothing; raises as `take`."""
-        if self._matters(seq):
+        """Take an event that only advances the position in the log. Raises as `take`."""
+        if self._is_open(seq):
             super().pass_by(seq, event)
 
-    def _matters(self, seq: int) -> bool:
+    def _is_open(self, seq: int) -> bool:
         near = self._near.found
         return self.found is None and (near is None or seq <= near.fact)
 
     def offer(self, tools: tuple[ev.Manifest, ...]) -> None:
-        """Both runs have these tools, and more."""
+        """Set the tools of both runs, with additional ones if the tools are unknown."""
         lacks = Unknown.TOOLS in self.unknown
         super().offer(more_tools(tools, self._plain, self._registry) if lacks else tools)
-        self._use(self._leave_room(self._plain))
+        self._set_policy(self._leave_room(self._plain))
 
-    def _use(self, policy: Policy) -> None:
+    def _set_policy(self, policy: Policy) -> None:
         state = self.derived.state
         if policy != state.policy:
             self.derived.state = replace(state, setup=replace(state.setup, policy=policy))
@@ -94,12 +94,12 @@ class WorstCase(RunPair):
         return self._leave_room(without_known_limits(policy, self.unknown, old.limits))
 
     def _leave_room(self, policy: Policy) -> Policy:
-        """The policy with the room that the tools surely leave."""
+        """Return the policy with the space that the tools are known to leave."""
         if Unknown.TOOLS not in self.unknown:
             return policy
-        most = None if self._used is None else heaviest(policy, self._used)
+        most = None if self._used is None else estimate_tools(policy, self._used)
         if most is not None and most < self._near.derived.state.setup.tools_tokens:
-            most = None  # the source counts something else than what a request weighs
+            most = None  # the source counts something other than the request's tokens
         return with_room(policy, most)
 
     def _fill(self, fact: ev.Fact) -> ev.Fact:
@@ -107,24 +107,24 @@ class WorstCase(RunPair):
             self._change(fact.policy)
             self._context = None if fact.context is not None else 1
         elif isinstance(fact, ev.ModelResponded):
-            self._learn(fact)
+            self._update_bounds(fact)
         old = fact.policy if isinstance(fact, ev.RunStarted) else self.recorded.state.policy
         assumed = Assumption(old, self._plain, self._registry, self._stop)
         for kind in self.unknown:
             fact = UNKNOWNS[kind].fill(fact, assumed)
         return fact
 
-    def _learn(self, fact: ev.ModelResponded) -> None:
-        """What the model answered to fits into its context, and held its tools."""
+    def _update_bounds(self, fact: ev.ModelResponded) -> None:
+        """Update lower bounds from a response: its prompt fitted the context and contained the tools."""
         if Unknown.USAGE in fact.unknown or not fact.usage.input:
             return
         if Unknown.CONTEXT in self.unknown and fact.model == self._near.recorded.state.setup.model:
-            self._learn_context(fact.usage.input + fact.usage.output)
+            self._update_context(fact.usage.input + fact.usage.output)
         if Unknown.TOOLS in self.unknown and fact.usage.input > (self._used or 0):
             self._used = fact.usage.input
-            self._use(self._leave_room(self._plain))
+            self._set_policy(self._leave_room(self._plain))
 
-    def _learn_context(self, used: int) -> None:
+    def _update_context(self, used: int) -> None:
         if not self._context or used <= self._context:
             return
         self._context = used
@@ -133,15 +133,14 @@ class WorstCase(RunPair):
 
 
 TimeOwner = Literal["agent", "person", "anybody"]
-"""Whose time it was that passed at no known instant; `anybody`: no limit asks."""
+"""Who is charged with time that passed at unknown times; `anybody`: no limit distinguishes."""
 
 
 class WorstCaseClock(WorstCase):
-    """The two runs as late as may be: a fact that has no time comes at the next instant that is known, or
-    never.
+    """Two runs as late as possible: a fact without a time comes at the next known time, or never.
 
-    What passed was `whose` time, as far as a person was waited for. `first`: so that the time since a first
-    response is the longest, or the shortest for a person; else since the beginning.
+    Time in which the run waited for an operator counts as `whose`. `first`: maximize the time since the first
+    response (minimize it for an operator), instead of the time since the start.
     """
 
     def __init__(
@@ -153,16 +152,16 @@ class WorstCaseClock(WorstCase):
 
     @property
     def settled(self) -> bool:
-        """Whether it is known when all of it happened."""
+        """Whether all facts taken so far have a time."""
         return not self._deferred
 
     def raise_before(self, kind: Unknown) -> None:
-        """The run began long before, unless a person was waited for."""
+        """Set the start of the run far back, unless an operator is charged with the time."""
         if self._whose != "person":
             super().raise_before(kind)
 
     def take(self, seq: int, fact: ev.Fact, group: Sequence[ev.Decision]) -> None:
-        """Take a fact, or keep it until it is known how late it can have been."""
+        """Take a fact, or defer it until its latest time is known."""
         if lacks_time(fact):
             self._deferred.append((seq, fact, group))
         else:
@@ -170,7 +169,7 @@ class WorstCaseClock(WorstCase):
             super().take(seq, fact, group)
 
     def pass_by(self, seq: int, event: ev.Event) -> None:
-        """Take an event that changes nothing, in its turn."""
+        """Take an event that only advances the position, in log order."""
         if self._deferred:
             self._deferred.append((seq, event, ()))
         else:
@@ -181,7 +180,7 @@ class WorstCaseClock(WorstCase):
         super().pass_by(seq, replace(event, at=at))
 
     def release(self, until: int) -> None:
-        """Take what was deferred: it happened by then."""
+        """Take the deferred events, which happened by `until` (ns)."""
         deferred, self._deferred = self._deferred, []
         late = False
         for seq, event, group in deferred:
