@@ -21,7 +21,7 @@ from refold.console import processes, queries, whatif, whatif_question
 from refold.console.whatif_question import OtherPolicies
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.replay import cut
-from refold.replay.bulk import Ended, Shard, shards, worked
+from refold.replay.bulk import Shard, ShardEnd, run_task, shards
 from refold.store import SqliteStore
 from refold.store.bundles import Scan
 from support.forging import records_of, write
@@ -131,11 +131,11 @@ def test_a_part_that_kills_its_worker_takes_no_other_with_it(many: Path) -> None
     """
     work = shards(many, [(f"run-{number:02}", 20) for number in range(12)], 20)
     with processes.processes(2, work) as executor:
-        found = list(worked(work, executor, dies, processes.single_process))
-    ended = [each for each in found if isinstance(each, Ended)]
+        found = list(run_task(work, executor, dies, processes.single_process))
+    ended = [each for each in found if isinstance(each, ShardEnd)]
     assert len(work) == len(ended)
     assert [("run-05",)] == [each.shard.runs for each in ended if each.problem]
-    told = [each for each in found if not isinstance(each, Ended)]
+    told = [each for each in found if not isinstance(each, ShardEnd)]
     assert sorted(set(told)) == sorted(run for shard in work for run in shard.runs if run != "run-05")
 
 
@@ -182,7 +182,7 @@ def test_a_long_run_is_told_of_while_it_is_read(tmp_path: Path, monkeypatch: pyt
             yield number
 
     with processes.single_process() as executor:
-        found = worked(work, executor, task, held=50_000)
+        found = run_task(work, executor, task, held=50_000)
         assert (0, [0]) == (next(found), read)
         found.close()
 

@@ -24,7 +24,7 @@ from refold.reducers.events import DoubtResolved, Event, ModelRequested, RunFork
 from refold.reducers.views import view
 from refold.reducers.vocabulary import Doubt, ToolError
 from refold.replay import NoCut, audit, cut, events, state_at, verify
-from refold.replay.cuts import awaits, cut_from, hears
+from refold.replay.cuts import accepts_message, cut_from, have_calls
 from refold.replay.timeline import timeline
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
@@ -270,7 +270,7 @@ async def test_a_message_to_a_run_that_waits() -> None:
     async with MemoryStore() as store:
         waits = {"end_of_turn": "wait"}
         await agent(store, say("And now?"), policy=waits).start("Hello.", run_id="r").result()
-        at = await cut(store, "r", suits=hears)
+        at = await cut(store, "r", suits=accepts_message)
         await agent(store, say("Well."), policy=waits).fork("r", at, say="Go on.", fork_id="f").result()
         assert ["run_forked", "input_received"] == (await own(store, "f"))[:2]
         await sound(store, "f")
@@ -387,13 +387,13 @@ async def test_secrets_in_what_is_made_up(store: MemoryStore) -> None:
 async def test_where_a_fork_can_do_what_it_is_for(store: MemoryStore) -> None:
     """A place is found by what is to be done there; what cannot be done anywhere names no place."""
     assert 15 == await cut(store, "r")
-    assert 11 == await cut(store, "r", suits=awaits(frozenset({"c2", "c3"})))
-    assert 5 == await cut(store, "r", suits=awaits(frozenset({"c1"})))
-    assert 15 == await cut(store, "r", suits=hears)
+    assert 11 == await cut(store, "r", suits=have_calls(frozenset({"c2", "c3"})))
+    assert 5 == await cut(store, "r", suits=have_calls(frozenset({"c1"})))
+    assert 15 == await cut(store, "r", suits=accepts_message)
     assert [2, 8, 15] == [await cut_from(store, "r", at) for at in (1, 7, 13)]
     with pytest.raises(NoCut, match="no other place is possible"):
-        await cut(store, "r", suits=awaits(frozenset({"c9"})))
+        await cut(store, "r", suits=have_calls(frozenset({"c9"})))
     with pytest.raises(NoCut, match="event 5"):
-        await cut(store, "r", 8, suits=awaits(frozenset({"c1"})))
+        await cut(store, "r", 8, suits=have_calls(frozenset({"c1"})))
     with pytest.raises(NoCut, match="event 15"):
         await cut_from(store, "r", 16)

@@ -111,7 +111,7 @@ def judged(path: Path) -> int:
 
 
 def read(path: Path) -> None:
-    with bundles.reading(path) as bundle:
+    with bundles.open_bundle(path) as bundle:
         for run in bundle.runs:
             for _ in bundle.lines(run):
                 pass

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from refold.replay.kinds.arguments import (
     brief,
-    called_with,
-    calling,
-    elided,
+    elide,
     format_call,
+    format_full_call,
+    format_partial_call,
     main_argument,
     partial_argument,
     sole_argument,
@@ -95,13 +95,13 @@ def test_sole_argument(arguments: str, sole: str) -> None:
 )  # fmt: skip
 def test_elided(text: str, shown: str) -> None:
     """Of a long text the middle is missing, and it fits."""
-    assert shown == elided(text, 30)
+    assert shown == elide(text, 30)
 
 
 @given(text=st.text(), most=st.integers(8, 200))
 def test_it_is_one_line_and_fits(text: str, most: int) -> None:
     """Whatever is elided or cut fits, and has no line end; what is short is there whole."""
-    for shown in (elided(text, most), brief(text, most)):
+    for shown in (elide(text, most), brief(text, most)):
         assert len(shown) <= most
         assert 1 >= len(shown.splitlines())
         assert " ".join(text.split()) == shown or "…" in shown
@@ -143,7 +143,7 @@ def test_erased_arguments_are_said_to_be() -> None:
 def test_a_call_that_is_still_written(begun: str, main: str) -> None:
     """It is read as far as it is there, and is never shown as JSON that was cut."""
     assert main == partial_argument(begun).rstrip()
-    assert f"Bash  {elided(main, 40)}".rstrip() == calling("Bash", begun, 40)
+    assert f"Bash  {elide(main, 40)}".rstrip() == format_partial_call("Bash", begun, 40)
 
 
 @given(text=st.text(), cut=st.integers(0, 400))
@@ -165,4 +165,4 @@ def test_what_has_begun_is_the_beginning(text: str, cut: int) -> None:
 )
 def test_who_decides_reads_all_arguments(arguments: str | None, shown: str) -> None:
     """An amount is not hidden behind the order that it is for."""
-    assert shown == called_with("refund", arguments, 60)
+    assert shown == format_full_call("refund", arguments, 60)

@@ -12,7 +12,7 @@ from refold.reducers.state import NEW, Spent
 from refold.replay.queries.blame import Blamer, Look, blame, make_look
 from refold.replay.queries.conditions import BadQuestion
 from refold.replay.queries.rows import STATE_FIELDS
-from refold.replay.reader import event_of, folded, run_follower
+from refold.replay.reader import event_of, fold_event, run_follower
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
 from support import runs
@@ -126,7 +126,7 @@ def test_the_paths_of_changes_are_read(driver: Driver) -> None:
     """Each path under which a change of a state is told leads to that value, and to no mistake."""
     state = NEW
     for stored in kept(driver.log):
-        state = folded(state, stored, event_of(stored), BUILTIN)
+        state = fold_event(state, stored, event_of(stored), BUILTIN)
     for path, value in fields_of(state).items():
         told = make_look(path)(state)
         assert told
@@ -158,7 +158,7 @@ def test_the_last_change_is_what_folding_twice_tells(driver: Driver, field: str)
     look, log = make_look(field), kept(driver.log)
     values, state = [look(NEW)], NEW
     for stored in log:
-        state = folded(state, stored, event_of(stored), BUILTIN)
+        state = fold_event(state, stored, event_of(stored), BUILTIN)
         values.append(look(state))
     try:
         found = looked_at(Blamer("r1", field, look), log, BUILTIN)

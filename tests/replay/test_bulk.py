@@ -19,7 +19,16 @@ from hypothesis import strategies as st
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import audit
-from refold.replay.bulk import Judged, RunFinding, Shard, Totals, audit_all, audit_shard, shards, sum_totals
+from refold.replay.bulk import (
+    AuditedRun,
+    RunFinding,
+    Shard,
+    Totals,
+    audit_all,
+    audit_shard,
+    shards,
+    sum_totals,
+)
 from refold.store import SqliteStore
 from refold.store.packer import pack
 from support.forging import changed, records_of, write
@@ -125,7 +134,7 @@ async def test_an_executor_may_break_while_it_is_handed_work(store: Path) -> Non
     assert (1, 1) == (totals.runs, totals.clean)
 
 
-def dies(shard: Shard, registry: Callable[[], Registry]) -> tuple[Judged, ...]:
+def dies(shard: Shard, registry: Callable[[], Registry]) -> tuple[AuditedRun, ...]:
     """What a shard does that kills its worker."""
     os.kill(os.getpid(), signal.SIGKILL)
     return ()
@@ -206,4 +215,7 @@ def test_totals_merge_in_any_order(parts: Sequence[Totals]) -> None:
 
 def test_a_run_of_which_nothing_is_there() -> None:
     """A run without an event is damaged, not clean."""
-    assert (0, 1) == ((totals := sum_totals([Judged(run="x", damaged="gone")])).clean, len(totals.damaged))
+    assert (0, 1) == (
+        (totals := sum_totals([AuditedRun(run="x", damaged="gone")])).clean,
+        len(totals.damaged),
+    )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzz.asking import within
-from refold.replay.kinds.arguments import effect_of, elided, short_argument
+from refold.replay.kinds.arguments import effect_of, elide, short_argument
 from refold.replay.kinds.commands import Part, find_change, shorten, split, verb
 
 RESET = "git fetch origin soph/do-not-truncate-names && git reset --hard origin/soph/do-not-truncate-names && git log --oneline -3"
@@ -71,8 +71,8 @@ def test_it_stays_shortened_the_same_way() -> None:
     """Shortening a short form again keeps the verbs: a wide list and a narrow one are made of the same
     text.
     """
-    once = elided(RESET, 100)
-    assert all(each in elided(once, 60) for each in ("git fetch", "git reset", "git log"))
+    once = elide(RESET, 100)
+    assert all(each in elide(once, 60) for each in ("git fetch", "git reset", "git log"))
 
 
 VERBS = st.sampled_from(["git push", "git reset", "rm", "curl", "npm install", "python"])
@@ -87,7 +87,7 @@ ARGUMENTS = st.text(alphabet="abcdefghij/-._ ", max_size=60).map(str.strip)
 def test_each_command_keeps_its_verb(commands: list[tuple[str, str]], joint: str, most: int) -> None:
     """Where there is room for all verbs, a short form has each of them in order, and it fits."""
     line = joint.join(f"{said} {rest}".strip() for said, rest in commands)
-    shown = elided(line, most)
+    shown = elide(line, most)
     assert len(shown) <= most
     assert [said for said, _ in commands] == [verb(part.text) for part in split(shown)]
 
@@ -134,8 +134,8 @@ def test_changed_by(part: str, changed: str | None) -> None:
 
 def test_commands_that_read_go_first_where_there_is_no_room() -> None:
     """Where not all verbs fit, what changed something stays."""
-    assert all(each in elided(RESET, 40) for each in ("git fetch", "git reset", "git log"))
-    assert ["git fetch…", "git reset…", "…"] == [part.text for part in split(elided(RESET, 30))]
+    assert all(each in elide(RESET, 40) for each in ("git fetch", "git reset", "git log"))
+    assert ["git fetch…", "git reset…", "…"] == [part.text for part in split(elide(RESET, 30))]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_hostile_command_line(unit: str, shape: str) -> None:
     line = shape.format(unit * (FULL // len(unit)))[:FULL]
     with within(10):
         parts = split(line)
-        elided(line, 100)
+        elide(line, 100)
         find_change(line)
         for part in parts:
             verb(part.text)

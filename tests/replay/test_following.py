@@ -18,7 +18,7 @@ from refold.replay.queries.rows import state_question
 from refold.replay.queries.stats import Counter
 from refold.replay.reader import Follower, Pass, Step, follow, follow_all, run_follower, stored_events
 from refold.replay.reader import event_of as event_of_stored
-from refold.replay.reader import folded as folded_once
+from refold.replay.reader import fold_event as folded_once
 from refold.replay.summary import Summing
 from refold.replay.timeline import Teller
 from refold.replay.verification import Verifier
@@ -146,7 +146,7 @@ def test_each_event_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return folded_once(state, stored, *args)
 
     monkeypatch.setattr("refold.replay.reader.event_of", event_of)
-    monkeypatch.setattr("refold.replay.reader.folded", fold)
+    monkeypatch.setattr("refold.replay.reader.fold_event", fold)
     log = audits.chained(audits.records(golden.events("two_tools_then_an_answer")))
     asking = [Looking(-1, lambda step: (step.event, step.bare, step.before, step.after)) for _ in range(3)]
     follow_all(log, *asking, registry=BUILTIN)

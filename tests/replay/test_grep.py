@@ -21,7 +21,15 @@ from refold.reducers.events import (
 from refold.reducers.vocabulary import StopReason
 from refold.replay.kinds.table import TYPES
 from refold.replay.queries.grep import EXCERPT, Match, Sieve, excerpt, grep, make_excerpt
-from refold.replay.queries.rows import FIELDS, START, FlatEvent, LogPlace, event_question, moved, row_of
+from refold.replay.queries.rows import (
+    FIELDS,
+    START,
+    FlatEvent,
+    LogPlace,
+    advance_place,
+    event_question,
+    row_of,
+)
 from refold.replay.reader import Step
 from refold.store import MemoryStore
 from refold.store.protocol import Stored, UnknownRun
@@ -114,7 +122,7 @@ def test_every_event_has_a_row(kind: str) -> None:
     @given(event=events(kind))
     def check(event: Event) -> None:
         stored = kept([event])[0]
-        row = row_of(stored, event, moved(START, stored.at, event))
+        row = row_of(stored, event, advance_place(START, stored.at, event))
         plain = msgspec.json.decode(msgspec.json.encode(row))
         for name, value in plain.items():
             kinds = {"words": (str, list), "number": (int,), "flag": (bool,), "text": (str,)}[
@@ -149,7 +157,7 @@ def test_what_was_said_is_in_the_text(driver: Driver) -> None:
     place = START
     for stored in kept(driver.log):
         event = codec.decode(stored.kind, stored.body, stored.content)
-        place = moved(place, stored.at, event)
+        place = advance_place(place, stored.at, event)
         said = everything_said(msgspec.json.decode(stored.content or b"{}"))
         if any(MARKER in text for text in said):
             assert MARKER in (row_of(stored, event, place).text or "")
@@ -168,7 +176,7 @@ def test_reading_less_finds_the_same(driver: Driver, typed: str) -> None:
         found = sieve.match(Step(stored))
         fast += [found.row.seq] if found else []
         event = codec.decode(stored.kind, stored.body, stored.content)
-        other = moved(other, stored.at, event)
+        other = advance_place(other, stored.at, event)
         slow += [stored.seq] if asked.matches(row_of(stored, event, other)) else []
     assert slow == fast
 

@@ -28,13 +28,13 @@ from refold.replay.queries.rows import state_question
 from refold.replay.shrink.rederivation import (
     Log,
     SaltedFact,
-    ever,
-    first_parting,
-    parts_alike,
+    find_first_divergence,
+    make_divergence_property,
+    make_property,
     rederive,
     write,
 )
-from refold.replay.shrink.search import ShowsNothing, shrink_log, told_of
+from refold.replay.shrink.search import ShowsNothing, read_facts, shrink_log
 from refold.store import MemoryStore
 from support import audits, golden, runs, strategies
 from support.planted import planted
@@ -76,7 +76,7 @@ def test_every_log_is_derived_again_from_its_facts(name: str) -> None:
 @pytest.mark.parametrize("least", [1, 2, 3])
 def test_what_is_left_is_valid_and_least(name: str, least: int) -> None:
     """It audits clean, shows it, and without any single one of its facts it would not."""
-    log, shows = told(golden.events(name)), ever(steps(least))
+    log, shows = told(golden.events(name)), make_property(steps(least))
     if not shows(rederive(log)):
         with pytest.raises(ShowsNothing):
             shrink_log(name, log, shows)
@@ -114,9 +114,9 @@ def test_a_difference_is_kept(name: str, index: int, event: Event) -> None:
     """What is left of a log with one wrong decision has one, of the same kind and in the same fields."""
     log = golden.events(name)
     log[index] = event
-    parted = first_parting(log)
+    parted = find_first_divergence(log)
     assert parted is not None
-    shows = parts_alike(parted)
+    shows = make_divergence_property(parted)
     found = shrink_log(name, told(log), shows, twist=parted)
     assert shows(found)
     assert type(parted.how.recorded) is type(event)
@@ -128,16 +128,16 @@ async def test_a_missing_and_an_extra_decision(kind: str) -> None:
     """They are kept too: what is left lacks it, or has it, on the fact on which it did."""
     async with MemoryStore() as store:
         await runs.recorded_run(store)
-        facts = await told_of(store, runs.RUN)
+        facts = await read_facts(store, runs.RUN)
     log = [each.event for each in rederive(facts).events]
     pruned = next(n for n, each in enumerate(log) if type(each).__name__ == "HistoryPruned")
     changed = [*log[:pruned], *([log[pruned]] * 2 if kind == "extra" else []), *log[pruned + 1 :]]
     if kind == "extra":
         changed = [*log[: pruned + 1], *log[pruned:]]
-    parted = first_parting(changed)
+    parted = find_first_divergence(changed)
     assert parted is not None
     assert kind == parted.how.difference
-    shows = parts_alike(parted)
+    shows = make_divergence_property(parted)
     assert shows(shrink_log(runs.RUN, facts, shows, twist=parted))
 
 
@@ -147,8 +147,8 @@ async def test_a_run_that_is_written() -> None:
     """
     async with MemoryStore() as store, MemoryStore() as made:
         await runs.recorded_run(store)
-        facts = await told_of(store, runs.RUN)
-        found = shrink_log(runs.RUN, facts, ever(state_question("calls >= 2").matches))
+        facts = await read_facts(store, runs.RUN)
+        found = shrink_log(runs.RUN, facts, make_property(state_question("calls >= 2").matches))
         assert runs.RUN == await write(made, found, "why")
         assert (await verify(made, runs.RUN)).problem is None
         assert (await audit(made, runs.RUN)).clean
@@ -162,7 +162,7 @@ async def test_a_fork_that_is_written() -> None:
     async with MemoryStore() as store, MemoryStore() as made:
         await runs.recorded_run(store)
         await runs.agent(store=store).fork(runs.RUN, 17, fork_id="f").result()
-        facts = await told_of(store, "f")
+        facts = await read_facts(store, "f")
 
         def shows(log: Log) -> bool:
             kinds = [type(each.event) for each in log.events]
@@ -180,8 +180,8 @@ async def test_texts_are_cut_where_they_make_no_difference() -> None:
     """Long words become short ones, with sizes that fit; where one is what is looked for, it stays."""
     async with MemoryStore() as store:
         await runs.recorded_run(store)
-        facts = await told_of(store, runs.RUN)
-    found = shrink_log(runs.RUN, facts, ever(steps(3)))
+        facts = await read_facts(store, runs.RUN)
+    found = shrink_log(runs.RUN, facts, make_property(steps(3)))
     texts = [
         each.fact.content.text
         for each in found.told
@@ -274,7 +274,7 @@ def test_what_is_shrunk_names_the_messages_that_it_named() -> None:
 
 def test_how_many_are_tried() -> None:
     """After so many tries the smallest log so far is returned, and it shows what is looked for."""
-    log, shows = told(golden.events("preset_hermes")), ever(steps(2))
+    log, shows = told(golden.events("preset_hermes")), make_property(steps(2))
     asked = list[Log]()
 
     def counted(candidate: Log) -> bool:

@@ -10,7 +10,7 @@ from refold.reducers.state import NEW
 from refold.replay.queries.conditions import BadQuestion, Beside, Between, Every, Is, Node, Not, Says, Some
 from refold.replay.queries.language import Question
 from refold.replay.queries.rows import FLAGS, NUMBERS, STATE_FIELDS, STATES, TEXTS, state_question
-from refold.replay.reader import NO_GUARDS, event_of, folded
+from refold.replay.reader import NO_GUARDS, event_of, fold_event
 from support.queried import driven, kept
 from support.strategies import Driver
 
@@ -60,7 +60,7 @@ def test_what_is_said_to_rise_never_falls(driver: Driver) -> None:
     state = NEW
     last: dict[str, Any] = {field.name: field.of(NEW) for field in rising}
     for stored in kept(driver.log):
-        state = folded(state, stored, event_of(stored), NO_GUARDS)
+        state = fold_event(state, stored, event_of(stored), NO_GUARDS)
         now: dict[str, Any] = {field.name: field.of(state) for field in rising}
         if state.seq > 1:
             assert [] == [name for name in now if now[name] < last[name]]

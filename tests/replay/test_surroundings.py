@@ -8,7 +8,7 @@ from hypothesis import given
 
 from refold.reducers.events import Event
 from refold.replay.reader import Step, event_of
-from refold.replay.surroundings import Links, Surroundings, surrounded
+from refold.replay.surroundings import Links, Surroundings, read_surroundings
 from refold.store import MemoryStore
 from refold.store.protocol import Stored
 from support import audits, golden
@@ -35,7 +35,7 @@ async def found(log: Sequence[Stored]) -> list[Surroundings]:
     """The same, as it is shown: of each event by itself."""
     store = MemoryStore()
     await write(store, RUN, audits.records(map(event_of, log)))
-    told = [(await surrounded(store, RUN, each.seq, each.seq))[0] for each in log]
+    told = [(await read_surroundings(store, RUN, each.seq, each.seq))[0] for each in log]
     return [each.around for each, *_ in told]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from refold.reducers.errors import DamagedLog, WrongUse
 from refold.store import MemoryStore, SqliteStore
-from refold.store.bundles import DamagedBundle, reading, unpack
+from refold.store.bundles import DamagedBundle, open_bundle, unpack
 from refold.store.chain import extend
 from refold.store.packer import pack
 from refold.store.protocol import Head, Record, Store
@@ -131,7 +131,7 @@ async def test_a_fork_under_a_seal(tmp_path: Path) -> None:
         done = await pack(store, ["a-fork-of-a-fork"], path)
     assert (3, 3) == (done.runs, done.sealed)
     assert 5 + 3 + 3 == done.events
-    with reading(path, [signing_key().public]) as bundle:
+    with open_bundle(path, [signing_key().public]) as bundle:
         read = {run.id: [*bundle.lines(run)] for run in bundle.runs}
         bundle.check_rest()
         assert bundle.events == bundle.sealed_events == done.events
@@ -169,7 +169,7 @@ def _before_its_parent(found: dict[str, bytes]) -> None:
 
 
 def checked(path: Path) -> None:
-    with reading(path) as bundle:
+    with open_bundle(path) as bundle:
         for run in bundle.runs:
             for _ in bundle.lines(run):
                 pass
@@ -209,7 +209,7 @@ async def test_many_forks_of_a_long_run(tmp_path: Path, monkeypatch: pytest.Monk
         for n in range(4):
             await fork(store, "r", 3, f"f{n}")
         await pack(store, [f"f{n}" for n in range(4)], tmp_path / "b.zip")
-    with reading(tmp_path / "b.zip") as bundle:
+    with open_bundle(tmp_path / "b.zip") as bundle:
         most = 3 * bundle.members["runs/000001.jsonl"].size
         monkeypatch.setattr("refold.store.verify_bundle.MOST_IN_ALL", most)
         parent, *forks = bundle.runs

@@ -10,7 +10,7 @@ from refold.reducers.errors import WrongUse
 from refold.store import MemoryStore
 from refold.store.files import BadKey, make_key, public_path, read_public_key, read_signing_key
 from refold.store.protocol import Head, Seal, SealedElsewhere, SealedHead
-from refold.store.seals import DamagedSeals, Kept, is_signed, kept, last_seal, leaf_of, seal
+from refold.store.seals import DamagedSeals, Kept, is_signed, last_seal, leaf_of, parse_kept_line, seal
 from refold.store.verify_bundle import node_hash, seal_message
 from support.sealing import append, records, sealed, signing_key
 
@@ -180,8 +180,8 @@ def test_a_kept_line_is_read(typed: str) -> None:
     """With the word before it or without."""
     root = "0f" * 32
     head, _, tail = typed.partition(":")
-    assert Kept(42, bytes.fromhex(root)) == kept(f"{head}:{root}{tail}")
-    assert f"seal 42:{root}" == kept(f"42:{root}").line
+    assert Kept(42, bytes.fromhex(root)) == parse_kept_line(f"{head}:{root}{tail}")
+    assert f"seal 42:{root}" == parse_kept_line(f"42:{root}").line
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_kept_line_is_read(typed: str) -> None:
 def test_another_line_is_none(typed: str) -> None:
     """Size and root, whole, or an error that is no longer than it needs to be."""
     with pytest.raises(WrongUse, match="expected what") as caught:
-        kept(typed)
+        parse_kept_line(typed)
     assert len(str(caught.value)) < 300
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from refold.store import MemoryStore
 from refold.store import verify_bundle as reader
-from refold.store.bundles import reading
+from refold.store.bundles import open_bundle
 from refold.store.packer import pack
 from support.sealing import append, records, sealed, signing_key, write_key
 
@@ -53,7 +53,7 @@ async def test_it_runs_alone(bundle: Path, tmp_path: Path) -> None:
     """
     write_key(tmp_path / "k.pub", signing_key())
     code, said = verify(tmp_path, "b.zip", "--key", "k.pub")
-    with reading(bundle, [signing_key().public]) as opened:
+    with open_bundle(bundle, [signing_key().public]) as opened:
         for run in opened.runs:
             for _ in opened.lines(run):
                 pass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from refold.store import MemoryStore
 from refold.store import verify_bundle as reader
-from refold.store.bundles import reading
+from refold.store.bundles import open_bundle
 from refold.store.packer import pack
 from support.sealing import append, erase, record, sealed, signing_key
 
@@ -29,7 +29,7 @@ async def packed(folder: Path) -> Path:
 
 def check(path: Path, *keys: bytes) -> reader.Bundle:
     """Everything that there is to check."""
-    with reading(path, keys) as opened:
+    with open_bundle(path, keys) as opened:
         for run in opened.runs:
             for _ in opened.lines(run):
                 pass

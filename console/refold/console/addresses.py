@@ -21,7 +21,7 @@ from refold.replay.summary import goes_on_in
 from refold.store.protocol import Head, Store, Stored, UnknownRun
 
 if TYPE_CHECKING:
-    from refold.replay.bulk import Ended
+    from refold.replay.bulk import ShardEnd
 
 
 LAST = "@last"
@@ -218,7 +218,7 @@ class Problems:
         note(f"run {run}: {'inconclusive' if judged else 'DAMAGED'}: {error}")
         self.code = worst((self.code, CannotJudge.exit_code if judged else Damaged.exit_code))
 
-    def end(self, ended: "Ended") -> None:
+    def end(self, ended: "ShardEnd") -> None:
         """End a part of a store, with the problem that kept it from being finished, if any."""
         if ended.problem:
             note(f"{ended.shard.name}: NOT READ: {ended.problem}")
@@ -266,7 +266,7 @@ async def without_grown(store: Store, runs: Sequence[tuple[str, int]]) -> list[t
                 continue
         left.append((run, size))
     if grown := len(runs) - len(left):
-        note(f"{figures.counted(grown, 'run')} left out: another run has the same events, and later ones")
+        note(f"{figures.quantity(grown, 'run')} left out: another run has the same events, and later ones")
     return left
 
 
@@ -321,7 +321,7 @@ class UnreadRuns(NamedTuple):
 
 def unread_note(runs: Sequence[str]) -> str:
     """Describe unread runs, to append to a result; "" if all were read."""
-    return f"; {figures.counted(len(runs), 'run')} could not be read" if runs else ""
+    return f"; {figures.quantity(len(runs), 'run')} could not be read" if runs else ""
 
 
 _MOVED = kind_of(StateChanged)

@@ -26,7 +26,7 @@ from refold.reducers.guards.approvals import Approval
 from refold.reducers.secrets import redacted
 from refold.reducers.state import Batch, RunState
 from refold.replay import figures, state_at
-from refold.replay.kinds.arguments import called_with
+from refold.replay.kinds.arguments import format_full_call
 
 _MOST = 1000
 _TEXT = 200  # characters of the model's last text
@@ -139,7 +139,9 @@ def _tell_question(
 
 def _cells(question: WaitingRun) -> list[str]:
     until = "" if question.until is None else figures.clock(question.until).removesuffix(" UTC")
-    calls = (f"{call.call} {called_with(call.tool, call.arguments, _ARGUMENT)}" for call in question.calls)
+    calls = (
+        f"{call.call} {format_full_call(call.tool, call.arguments, _ARGUMENT)}" for call in question.calls
+    )
     what = ", ".join(calls) or question.text
     answer = f"refold {_ANSWER[question.waits_for].format(question.run)}"
     return [

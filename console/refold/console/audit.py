@@ -18,10 +18,10 @@ from refold.console.verdicts import NotJudged
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
 from refold.replay import figures
-from refold.replay.bulk import SHARD, Judged, RunFinding, Shard, Totals, audit_all, shards
-from refold.replay.certificate import Certificate, Heads, written
+from refold.replay.bulk import SHARD, AuditedRun, RunFinding, Shard, Totals, audit_all, shards
+from refold.replay.certificate import Certificate, Heads, format_certificate
 from refold.store.bundles import is_bundle
-from refold.store.files import SigningKey, read_signing_key, written_beside
+from refold.store.files import SigningKey, read_signing_key, write_atomically
 
 SHARD_OF_A_STORE = SHARD
 """Events that a process audits in one piece."""
@@ -111,7 +111,7 @@ def _audit_runs(teller: "_AuditReport", heads: Heads, work: Sequence[Shard], job
     began = time.monotonic()
     with progress("auditing", sum(shard.events for shard in work)) as step:
 
-        def seen(shard: Shard, judged: Sequence[Judged]) -> None:
+        def seen(shard: Shard, judged: Sequence[AuditedRun]) -> None:
             heads.add(judged)
             teller.take(shard, judged)
             step(shard.events)
@@ -140,7 +140,7 @@ class _AuditReport:
     def __init__(self, screen: Screen, place: StorePlace, *, whole: bool) -> None:
         self._screen, self._place, self._whole, self._told = screen, place, whole, 0
 
-    def take(self, shard: Shard, judged: Sequence[Judged]) -> None:
+    def take(self, shard: Shard, judged: Sequence[AuditedRun]) -> None:
         """Print the runs of a finished shard."""
         for each in judged:
             name = {"bundle" if each.run == shard.path else "run": each.run}
@@ -166,12 +166,12 @@ class _AuditReport:
 def _tell(screen: Screen, totals: Totals, seconds: float) -> None:
     rate = figures.count(int(totals.events / max(seconds, 1e-9)))
     decisions = (
-        f"{figures.counted(totals.decisions, 'decision')} from {figures.counted(totals.facts, 'fact')}"
+        f"{figures.quantity(totals.decisions, 'decision')} from {figures.quantity(totals.facts, 'fact')}"
     )
     screen.heading(_verdict(totals))
     rows = [
         ("  derived", decisions),
-        ("  logs", f"{figures.counted(totals.events, 'event')}, {_versions(totals)}"),
+        ("  logs", f"{figures.quantity(totals.events, 'event')}, {_versions(totals)}"),
         *imported_row(totals.imported),
         ("  took", f"{seconds:.1f} s, {rate} events/s"),
     ]
@@ -181,7 +181,7 @@ def _tell(screen: Screen, totals: Totals, seconds: float) -> None:
 def imported_row(runs: int) -> list[tuple[str, str]]:
     """Return a row about imported runs, if there are any."""
     said = "decisions were derived at import, not made by a live agent"
-    return [("  imported", f"{figures.counted(runs, 'run')}: {said}")] if runs else []
+    return [("  imported", f"{figures.quantity(runs, 'run')}: {said}")] if runs else []
 
 
 def named_rows(totals: Totals) -> list[tuple[str, str]]:
@@ -196,16 +196,16 @@ def named_rows(totals: Totals) -> list[tuple[str, str]]:
 
 
 def _verdict(totals: Totals) -> str:
-    runs = figures.counted(totals.runs, "run")
+    runs = figures.quantity(totals.runs, "run")
     if totals.clean == totals.runs and not totals.unchecked:
         return f"{runs}: every decision follows from the facts"
     return f"{runs}: {figures.count(totals.clean)} of them clean, NOT ALL"
 
 
 def _versions(totals: Totals) -> str:
-    versions = ", ".join(f"{each} ({figures.counted(count, 'run')})" for each, count in totals.rules.items())
+    versions = ", ".join(f"{each} ({figures.quantity(count, 'run')})" for each, count in totals.rules.items())
     policies = len(totals.policies)
-    return f"rules version {versions or 'none'}, {figures.counted(policies, 'policy')}"
+    return f"rules version {versions or 'none'}, {figures.quantity(policies, 'policy')}"
 
 
 def _certify(screen: Screen, path: Path, totals: Totals, heads: Heads, key: SigningKey | None) -> None:
@@ -221,8 +221,8 @@ def _certify(screen: Screen, path: Path, totals: Totals, heads: Heads, key: Sign
         runs=runs,
         totals=totals,
     )
-    with written_beside(path) as beside:
-        beside.write_bytes(written(certificate, key))
+    with write_atomically(path) as beside:
+        beside.write_bytes(format_certificate(certificate, key))
     if not screen.json:
         how = "signed" if key else "not signed"
         screen.say(f"  certificate: {path}, {how}; `refold verify {path} --store STORE` checks it")

@@ -84,7 +84,7 @@ def _tell(screen: Screen, run: str, changes: Sequence[Change]) -> None:
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{number:,} pushes" if noun == "push" and number != 1 else figures.counted(number, noun)
+    return f"{number:,} pushes" if noun == "push" and number != 1 else figures.quantity(number, noun)
 
 
 def _row(each: Change) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ def _tell(screen: Screen, found: Diff, most: int) -> None:
         screen.heading(f"left {left}, right {right}: no differences")
     if found.unknown:
         screen.say(
-            f"unknown: the payloads of {figures.counted(found.unknown, 'event')} were erased on one side"
+            f"unknown: the payloads of {figures.quantity(found.unknown, 'event')} were erased on one side"
         )
     screen.say()
     titles = [Column(""), Column("left", right=True), Column("right", right=True)]
@@ -178,10 +178,10 @@ def _tell_first(screen: Screen, place: StorePlace, found: FirstTrue) -> None:
         if found.how == "halving"
         else "by checking every event: it may become false again"
     )
-    asked = f"{how}; checked {figures.counted(found.asked, 'time')}"
+    asked = f"{how}; checked {figures.quantity(found.asked, 'time')}"
     if not found.seq:
         screen.heading(
-            f"run {found.run}: never true in its {figures.counted(found.events, 'event')}: {found.when}"
+            f"run {found.run}: never true in its {figures.quantity(found.events, 'event')}: {found.when}"
         )
         screen.pairs([("  found", asked)])
         return
@@ -206,7 +206,7 @@ def _tell_divergence(screen: Screen, place: StorePlace, other: StorePlace, found
     left, right = (f"e{seq}" if seq else "no event" for seq in found.seqs)
     kinds = " and ".join(dict.fromkeys(kind for kind in found.kinds if kind))
     screen.heading(f"run {found.left} ({left}) and run {found.right} ({right}) diverge: {kinds}")
-    screen.pairs([("  same", f"{same}; {figures.counted(found.looks, 'comparison')}")])
+    screen.pairs([("  same", f"{same}; {figures.quantity(found.looks, 'comparison')}")])
     screen.pairs(rows_of(found.fields, "  "))
     screen.say(f"  all differences: {_diff(place, other, found)}")
 
@@ -245,7 +245,7 @@ async def blame_command(
 
 
 def _tell_blame(screen: Screen, found: Blame) -> None:
-    times = "never changed" if not found.count else f"changed {figures.counted(found.count, 'time')}"
+    times = "never changed" if not found.count else f"changed {figures.quantity(found.count, 'time')}"
     value = _render_answer(found.value) or "nothing"
     screen.heading(f"run {found.run}: after event {found.events}, {found.field} is {value}; {times}")
     columns = [Column("event", right=True), Column("turn", right=True), Column("kind")]
@@ -267,7 +267,7 @@ def _value_cells(change: FieldChange) -> list[str]:
 
 
 def _render_answer(value: str) -> str:
-    return figures.cut(value, _VALUE - 1)
+    return figures.shorten(value, _VALUE - 1)
 
 
 def _render_value(value: msgspec.Raw) -> str:

@@ -14,7 +14,7 @@ from refold.reducers.events import Parent, RunStarted
 from refold.reducers.machine import SUCCESSFUL
 from refold.reducers.source_marks import BRANCH_LABEL, PARENT_LABEL
 from refold.reducers.vocabulary import SOURCE_LABEL
-from refold.replay.doubts import Begun, NamedDoubt
+from refold.replay.doubts import ChildRuns, NamedDoubt
 from refold.replay.reader import NO_GUARDS, Follower, event_of, follow, stored_events
 from refold.replay.source_words import SourceEnd
 from refold.replay.summary import RunSummary, goes_on_in, summary
@@ -172,7 +172,7 @@ class Kin:
     """Collects a run's children from its log while it is followed; then finds all children and the parent."""
 
     def __init__(self) -> None:
-        self.begun, self.named = Begun(), NamedDoubt()
+        self.begun, self.named = ChildRuns(), NamedDoubt()
 
     @property
     def followers(self) -> tuple[Follower[Any], ...]:

@@ -194,7 +194,7 @@ def describe_status(call: DoubtfulCall) -> str:
 
 
 def _metric(found: Doubts) -> str:
-    runs = figures.counted(found.runs, "run")
+    runs = figures.quantity(found.runs, "run")
     where = f" in {runs}" if found.unresolved else ""
     since = f", the oldest for {figures.seconds(found.oldest)}" if found.unresolved and found.oldest else ""
     return f"{figures.count(found.unresolved)} unresolved{where}{since}{unread_note(found.unread)}"

@@ -103,7 +103,7 @@ async def erase_command(
 
 async def _confirm(store: Store, event: Stored, forks: Sequence[str]) -> bool:
     """Show what would be erased, and ask. Raises `WrongUse` without a terminal."""
-    what = f"{figures.counted(len(event.content or b''), 'byte')} of event {event.seq} ({event.kind}) of run {event.run}"
+    what = f"{figures.quantity(len(event.content or b''), 'byte')} of event {event.seq} ({event.kind}) of run {event.run}"
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise WrongUse(
             f"erasing {what} needs a confirmation, and there is no terminal to ask for it: expected --yes"
@@ -192,7 +192,7 @@ async def _redactor(store: Store, run: str) -> Redactor:
 
 
 def _tell(screen: Screen, done: Erasure) -> None:
-    what = "erased again" if done.again else f"{figures.counted(done.size, 'byte')} erased"
+    what = "erased again" if done.again else f"{figures.quantity(done.size, 'byte')} erased"
     screen.heading(f"run {done.run} event {done.seq} ({done.kind}): {what}")
     rows = [("  forks", f"also erased in {', '.join(done.forks)}")] if done.forks else []
     rows += [("  notice", f"event {done.notice}"), ("  kept", done.stays), ("  not reached", done.unreached)]

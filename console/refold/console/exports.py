@@ -24,7 +24,7 @@ from refold.replay.exports.otlp import otlp_spans
 from refold.replay.exports.table import ParquetFile, Table, json_lines
 from refold.replay.reader import Steps, stored_events
 from refold.replay.summary import RunSummary
-from refold.store.files import check_free, written_beside
+from refold.store.files import check_free, write_atomically
 from refold.store.protocol import Store, UnknownRun
 
 
@@ -99,7 +99,7 @@ async def export_command(
     screen.result(
         told,
         lambda: screen.say(
-            f"{told.path}: {told.shape} of {figures.counted(told.runs, 'run')}, {figures.size(told.size)}"
+            f"{told.path}: {told.shape} of {figures.quantity(told.runs, 'run')}, {figures.size(told.size)}"
         ),
     )
     return trouble.code
@@ -134,7 +134,7 @@ async def _write_file(
 
     Return its size in bytes.
     """
-    with written_beside(file, force=force) as beside:
+    with write_atomically(file, force=force) as beside:
         with beside.open("wb") as opened:
             if choice.to is ExportFormat.PARQUET:
                 await _table(opened, store, wanted, choice)
@@ -277,9 +277,9 @@ async def _write_all_pages(screen: Screen, store: Store, folder: Path, *, force:
         told.pages.append(one)
         codes.append(_code(report))
         entries.append(_entry(report, one.damaged, name))
-    with written_beside(folder / NAME, force=force) as beside:
+    with write_atomically(folder / NAME, force=force) as beside:
         beside.write_text(index(entries), encoding="utf-8")
-    screen.result(told, lambda: screen.say(f"{told.index}: {figures.counted(len(entries), 'run')}"))
+    screen.result(told, lambda: screen.say(f"{told.index}: {figures.quantity(len(entries), 'run')}"))
     if damage is not None:
         raise damage
     return worst([0, trouble.code, *codes])
@@ -302,7 +302,7 @@ def _make_folder(folder: Path) -> None:
 def _write_page(report: Report, file: Path, *, force: bool) -> WrittenPage:
     size = 0
     # Written beside it and renamed: a reader sees the old page or the new one.
-    with written_beside(file, force=force) as beside, beside.open("wb") as made:
+    with write_atomically(file, force=force) as beside, beside.open("wb") as made:
         for piece in pieces(report):
             size += made.write(piece.encode())
     checked = report.checked.problem
@@ -318,7 +318,7 @@ def _write_page(report: Report, file: Path, *, force: bool) -> WrittenPage:
 
 def _sentence(told: WrittenPage) -> str:
     said = (
-        f"{told.path}: {figures.counted(told.events, 'event')} of run {told.run}, {figures.size(told.size)}"
+        f"{told.path}: {figures.quantity(told.events, 'event')} of run {told.run}, {figures.size(told.size)}"
     )
     return f"{said}; DAMAGED: {told.damaged}" if told.damaged else said
 

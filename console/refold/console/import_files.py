@@ -73,7 +73,7 @@ def _sum(files: Sequence[FileDone]) -> str:
         parts.append(f"{figures.count(refused)} not imported")
     if odd := [file.name for file in read if file.unread]:
         named = ", ".join([*odd[:_NAMED], *more(_NAMED, len(odd))])
-        parts.append(f"{figures.counted(len(odd), 'file')} not fully read: {named}")
+        parts.append(f"{figures.quantity(len(odd), 'file')} not fully read: {named}")
     return "; ".join(parts)
 
 
@@ -81,7 +81,7 @@ def _count_read(read: Sequence[FileDone]) -> list[str]:
     runs, events = sum(file.runs for file in read), sum(file.events for file in read)
     added = [file.added for file in read if file.added is not None]
     parts = [
-        f"{figures.counted(len(read), 'file')}, {figures.counted(runs, 'run')}, {figures.counted(events, 'event')}"
+        f"{figures.quantity(len(read), 'file')}, {figures.quantity(runs, 'run')}, {figures.quantity(events, 'event')}"
     ]
     if added and sum(added) < events:
         parts.append(f"{figures.count(sum(added))} of them new")

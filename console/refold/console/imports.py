@@ -171,8 +171,8 @@ async def _import_runs(
             added += sum(file.added or 0 for file in done)
             codes += [file.code for file in done]
     runs = list(dict.fromkeys(names))
-    events = figures.counted(added, "event")
-    note(f"imported into {place.path}: {figures.counted(len(runs), 'run')}, {events} added")
+    events = figures.quantity(added, "event")
+    note(f"imported into {place.path}: {figures.quantity(len(runs), 'run')}, {events} added")
     return runs, max(codes, key=_WORST.index)
 
 
@@ -337,7 +337,7 @@ def _tell(screen: Screen, name: str, told: _ReadFile) -> None:
         ]
     if reading.odd:
         unread = f", {figures.count(reading.unread)} of them not read" if reading.unread else ""
-        rows.append(("  odd", f"{figures.counted(reading.odd, 'place')}{unread}"))
+        rows.append(("  odd", f"{figures.quantity(reading.odd, 'place')}{unread}"))
         for problem in reading.problems[:_SHOWN]:
             where = f"{problem.position}: " if problem.position else ""
             rows.append(("", f"{where}{problem.problem} ({problem.code})"))
@@ -359,14 +359,14 @@ def _tokens(told: _ReadFile) -> str:
 
 def _describe_result(run: ImportedRun) -> str:
     if run.added is None:
-        return f"{figures.counted(run.events, 'event')}, not written"
+        return f"{figures.quantity(run.events, 'event')}, not written"
     if run.whole and run.differs:
         return f"already imported, and DIFFERS from the file from e{run.differs}"
     if run.whole and run.damaged:
         return "already imported, and its log was edited after the events of this file"
     if run.whole:
-        return f"{figures.counted(run.events, 'event')}, already imported, {_describe_equality(run)}: nothing added"
-    return f"{figures.counted(run.events, 'event')}, {figures.count(run.added)} added"
+        return f"{figures.quantity(run.events, 'event')}, already imported, {_describe_equality(run)}: nothing added"
+    return f"{figures.quantity(run.events, 'event')}, {figures.count(run.added)} added"
 
 
 def _describe_equality(run: ImportedRun) -> str:

@@ -23,7 +23,7 @@ from refold.replay.certificate import (
     BadCertificate,
     Certificate,
     ComparedStore,
-    Unsigned,
+    UnsignedCertificate,
     compare,
     is_certificate,
     read,
@@ -64,7 +64,7 @@ async def seal_command(
 
     Example: refold seal --key seal.pem --seal "$(cat last-line)"
     """
-    signing, kept = files.read_signing_key(key), [*map(seals.kept, seal)]
+    signing, kept = files.read_signing_key(key), [*map(seals.parse_kept_line, seal)]
     before = [*map(files.read_public_key, last_key)]
     async with changing(place) as store:
         done = await seals.seal(store, signing, time.time_ns(), kept, before)
@@ -84,8 +84,8 @@ async def seal_command(
 def _tell_sealed(screen: Screen, sealed: SealReceipt, entries: int) -> None:
     screen.say(sealed.line)
     named = f"key {sealed.key}, {figures.clock(sealed.at)}"
-    new = f"{figures.counted(sealed.added, 'new log head')} of {figures.counted(sealed.runs, 'run')}"
-    note(f"{new}, {figures.counted(entries, 'entry')} signed; {named}")
+    new = f"{figures.quantity(sealed.added, 'new log head')} of {figures.quantity(sealed.runs, 'run')}"
+    note(f"{new}, {figures.quantity(entries, 'entry')} signed; {named}")
 
 
 def keygen_command(
@@ -132,13 +132,13 @@ async def pack_command(
 
 
 def _tell_packed(screen: Screen, packed: packer.Packed) -> None:
-    screen.heading(f"{packed.path}: {figures.counted(packed.size, 'byte')}")
+    screen.heading(f"{packed.path}: {figures.quantity(packed.size, 'byte')}")
     sealed = (
         f"{packed.sealed} of them covered by the newest signed checkpoint"
         if packed.sealed
         else "none of them covered by a signed checkpoint"
     )
-    runs = f"{packed.runs}, with {figures.counted(packed.events, 'event')}; {sealed}"
+    runs = f"{packed.runs}, with {figures.quantity(packed.events, 'event')}; {sealed}"
     screen.pairs([("  runs", runs), ("  sha256", packed.sha256)])
 
 
@@ -153,9 +153,7 @@ async def unpack_command(
     Example: refold unpack incident.zip --out incident.db
     """
     unpacked = await bundles.unpack(bundle, file)
-    told = (
-        f"{figures.counted(unpacked.runs, 'run')} with {figures.counted(unpacked.events, 'event')}, unchanged"
-    )
+    told = f"{figures.quantity(unpacked.runs, 'run')} with {figures.quantity(unpacked.events, 'event')}, unchanged"
     screen.result(unpacked, lambda: screen.say(f"{unpacked.path}: {told}"))
     if not screen.json:
         note("the signed checkpoint stays in the bundle: refold verify BUNDLE --key FILE.pub")
@@ -203,7 +201,7 @@ async def verify_certificate(screen: Screen, path: Path, keys: Sequence[bytes], 
     try:
         with path.open("rb") as file:
             certificate, key = read(str(path), file.read(_MOST), keys)
-    except (BadCertificate, Unsigned) as error:
+    except (BadCertificate, UnsignedCertificate) as error:
         checked = CheckedCertificate(certificate=str(path), whole=False, problem=str(error))
         screen.result(checked, lambda: _tell(screen, checked))
         return Damaged.exit_code if isinstance(error, BadCertificate) else CannotJudge.exit_code

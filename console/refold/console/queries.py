@@ -16,8 +16,8 @@ from refold.console.processes import Jobs, processes, progress, single_process
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import CannotJudge, RefoldError
 from refold.replay import figures
-from refold.replay.bulk import HELD, SHARD, Ended, Shard, shards, worked
-from refold.replay.queries.grep import Erased, Excerpt, Hit, look_through
+from refold.replay.bulk import HELD, SHARD, Shard, ShardEnd, run_task, shards
+from refold.replay.queries.grep import ErasedCount, Excerpt, Hit, look_through
 from refold.replay.queries.rows import event_question
 from refold.replay.queries.stats import Latency, Stats, ToolStats, count_all, merge
 
@@ -66,10 +66,10 @@ def grep_command(
     task = partial(look_through, typed=filter, most=most, hits=not count)
     with (
         processes(jobs, work) as executor,
-        closing(worked(work, executor, task, single_process, held=HELD)) as all_,
+        closing(run_task(work, executor, task, single_process, held=HELD)) as all_,
     ):
         for each in all_:
-            if isinstance(each, Ended):
+            if isinstance(each, ShardEnd):
                 trouble.end(each)
                 continue
             run, found = each
@@ -78,7 +78,7 @@ def grep_command(
                 total += 1
             elif isinstance(found, RefoldError):
                 trouble.add(run, found)
-            elif isinstance(found, Erased):
+            elif isinstance(found, ErasedCount):
                 erased += found.events
             elif count and found:
                 found = found if most is None else min(found, most - total)
@@ -87,7 +87,7 @@ def grep_command(
             if total == most:
                 break
     if erased:
-        note(f"not searched: {figures.counted(erased, 'event')} whose payload was erased")
+        note(f"not searched: {figures.quantity(erased, 'event')} whose payload was erased")
     nothing = CannotJudge.exit_code if erased else 1
     return trouble.code or (0 if total else nothing)
 
@@ -189,8 +189,8 @@ def stats_command(
         processes(jobs, work) as executor,
         progress("counting", sum(shard.events for shard in work)) as step,
     ):
-        for each in worked(work, executor, partial(count_all, typed=where), single_process):
-            if isinstance(each, Ended):
+        for each in run_task(work, executor, partial(count_all, typed=where), single_process):
+            if isinstance(each, ShardEnd):
                 trouble.end(each)
                 unread |= {each.shard.name: each.problem} if each.problem else {}
                 step(each.shard.events)
@@ -238,7 +238,7 @@ def _tell_stats(screen: Screen, place: StorePlace, total: Stats) -> None:
     tokens = f"{figures.count(total.input)} in{cache}, {figures.count(total.output)} out"
     uncounted = _unknown_note(total.uncounted, "without a full count of tokens")
     unpriced = _unknown_note(total.unpriced, "without a known price")
-    events = f"{figures.counted(total.events, 'event')}, {figures.size(total.bytes)}"
+    events = f"{figures.quantity(total.events, 'event')}, {figures.size(total.bytes)}"
     cost = "unknown" if total.cost_nanousd is None else figures.dollars(total.cost_nanousd)
     screen.facts(
         {
@@ -246,7 +246,7 @@ def _tell_stats(screen: Screen, place: StorePlace, total: Stats) -> None:
             "tokens": f"{tokens if total.input or total.output else 'unknown'}{uncounted}",
             "cost": f"{cost}{unpriced}",
             "requests": f"{figures.count(total.requests)}, with {figures.count(total.retries)} retries",
-            "approvals": f"requested {figures.counted(total.asked, 'time')}",
+            "approvals": f"requested {figures.quantity(total.asked, 'time')}",
             "a run took": _spread(total.elapsed),
             "a response": _spread(total.latency) + _timing_note(total),
         },
@@ -269,7 +269,7 @@ def _tell_stats(screen: Screen, place: StorePlace, total: Stats) -> None:
 
 
 def _unknown_note(answers: int, which: str) -> str:
-    return f", and {figures.counted(answers, 'response')} {which}" if answers else ""
+    return f", and {figures.quantity(answers, 'response')} {which}" if answers else ""
 
 
 def _tools(screen: Screen, total: Stats) -> None:
@@ -346,7 +346,7 @@ def _sort_by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 def _timing_note(total: Stats) -> str:
     """Return how many responses have a duration, if some do not."""
     answers, timed = sum(model.answers for model in total.models.values()), total.latency.count
-    return f", of {figures.counted(timed, 'response')} with a duration" if 0 < timed < answers else ""
+    return f", of {figures.quantity(timed, 'response')} with a duration" if 0 < timed < answers else ""
 
 
 def _latency(latency: Latency) -> list[str]:

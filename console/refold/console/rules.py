@@ -142,7 +142,7 @@ def _tell(screen: Screen, report: RulesReport) -> None:
         screen.table(_COLUMNS, rows)
         screen.say()
     screen.heading(
-        f"{report.policy}: {figures.counted(report.runs, 'run')}, {figures.counted(report.calls, 'call')}"
+        f"{report.policy}: {figures.quantity(report.runs, 'run')}, {figures.quantity(report.calls, 'call')}"
     )
     screen.pairs([(name, text) for name, text in _summary(report) if text])
 
@@ -160,7 +160,7 @@ def _summary(report: RulesReport) -> Iterator[tuple[str, str]]:
     asked = sum(each.hits.calls for each in report.rules if each.effect == "ask")
     yield (
         "refused",
-        f"{figures.counted(refused, 'call')} in {figures.counted(report.stopped, 'run')}"
+        f"{figures.quantity(refused, 'call')} in {figures.quantity(report.stopped, 'run')}"
         if refused
         else "none",
     )
@@ -169,15 +169,15 @@ def _summary(report: RulesReport) -> Iterator[tuple[str, str]]:
             "",
             f"{later:,} of them after a refused call of the same run: no evidence that they would have been made",
         )
-    yield "asked", figures.counted(asked, "call") if asked else ""
-    yield "no rule", figures.counted(report.unruled, "call") if report.unruled else ""
+    yield "asked", figures.quantity(asked, "call") if asked else ""
+    yield "no rule", figures.quantity(report.unruled, "call") if report.unruled else ""
     for why, count in sorted(report.unknown.items(), key=lambda item: (-item[1], item[0])):
-        yield "unknown", f"{figures.counted(count, 'call')}: {why}"
-    yield "erased", figures.counted(report.erased, "call") if report.erased else ""
+        yield "unknown", f"{figures.quantity(count, 'call')}: {why}"
+    yield "erased", figures.quantity(report.erased, "call") if report.erased else ""
     for each in report.rules:
         if not each.hits.calls:
             beside = (
-                f"; it matches {figures.counted(each.hits.beside, 'call')} that another rule decides"
+                f"; it matches {figures.quantity(each.hits.beside, 'call')} that another rule decides"
                 if each.hits.beside
                 else ""
             )

@@ -19,13 +19,13 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import NANO, SOURCE_LABEL
 from refold.replay import figures, known
 from refold.replay.environment import LABELS
-from refold.replay.kinds.arguments import ERASED, elided
+from refold.replay.kinds.arguments import ERASED, elide
 from refold.replay.kinds.table import sentence
 from refold.replay.reader import NO_GUARDS, Step, event_of
 from refold.replay.source_words import SourceTotals
 from refold.replay.summary import RunSummary, summary
 from refold.replay.timeline import WAITING, CallRow, EffectCounter, Teller, Timeline, TurnRow, timeline, turns
-from refold.store.chain import START, changed
+from refold.store.chain import START, find_damage
 from refold.store.protocol import Head, Store, Stored
 
 _POLL = 0.2  # seconds between two reads of a growing log
@@ -157,7 +157,7 @@ async def _show_events(
         while True:
             async for chunk in store.read(run, head.seq, upto, checked=False):
                 for stored in chunk:
-                    problem = problem or changed(stored, head)
+                    problem = problem or find_damage(stored, head)
                     head, first = stored, first or stored.at
                     means = (sieve is None or sieve.means(Step(stored))) and stored.seq >= since
                     turn, over = _event(screen, stored, turn, first, raw=raw or screen.json, visible=means)
@@ -229,7 +229,7 @@ def _end(screen: Screen, told: RunSummary, counter: EffectCounter, spent: str) -
 
 def _lost(told: RunSummary) -> str:
     """Describe how much of the source is in no fact, and how to list it."""
-    lost = figures.counted(told.lost, "place")
+    lost = figures.quantity(told.lost, "place")
     return f"{lost} of the source may be missing in the facts: refold show {told.run} --filter kind:diagnosed"
 
 
@@ -302,7 +302,7 @@ def _oddities(turn: TurnRow) -> Iterator[str]:
 
 
 def _call(call: CallRow) -> str:
-    said = ERASED if call.argument is None else elided(call.argument, _TEXT)
+    said = ERASED if call.argument is None else elide(call.argument, _TEXT)
     return f"{descriptions.line(call.name, 64)}  {said}".rstrip()
 
 

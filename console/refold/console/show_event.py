@@ -16,7 +16,7 @@ from refold.replay.exports.table import line_of
 from refold.replay.kinds.arguments import ERASED
 from refold.replay.kinds.table import kind_for
 from refold.replay.reader import Problem
-from refold.replay.surroundings import AskedCall, How, Related, Surrounded, surrounded
+from refold.replay.surroundings import AskedCall, EventInContext, How, Related, read_surroundings
 
 _DEEPEST = 6
 """Nesting depth down to which values have a name per line; deeper values are JSON."""
@@ -28,7 +28,7 @@ async def show_place(screen: Screen, place: StorePlace, typed: str) -> int:
     """Print the event or turn of an address in full. Exit code 3 if the log is damaged."""
     async with locations.reading(place) as store:
         run, first, last = await addresses.events_of(store, typed)
-        told, problem = await surrounded(store, run, first, last or first)
+        told, problem = await read_surroundings(store, run, first, last or first)
         head = (await store.head(run)).seq
     turn = addresses.parse(typed).turn
     if turn is None:
@@ -43,7 +43,7 @@ async def show_place(screen: Screen, place: StorePlace, typed: str) -> int:
     return problem.exit_code if problem else 0
 
 
-def _document(told: Surrounded, problem: Problem | None) -> bytes:
+def _document(told: EventInContext, problem: Problem | None) -> bytes:
     """Return the line that `--raw` prints, extended by the event's relations."""
     around = _ENCODER.encode({**msgspec.structs.asdict(told.around), "damaged": _render_problem(problem)})
     return line_of(told.stored).rstrip().encode()[:-1] + b"," + around[1:]
@@ -53,7 +53,7 @@ def _render_problem(problem: Problem | None) -> str:
     return str(problem) if problem else ""
 
 
-def _tell_event(screen: Screen, told: Surrounded, run: str, last: int, problem: Problem | None) -> None:
+def _tell_event(screen: Screen, told: EventInContext, run: str, last: int, problem: Problem | None) -> None:
     stored, around = told.stored, told.around
     turn = f", turn {around.turn}" if around.turn else ""
     screen.heading(f"run {run}, event {stored.seq} of {figures.count(last)}{turn}: {stored.kind}")
@@ -77,7 +77,7 @@ def _tell_event(screen: Screen, told: Surrounded, run: str, last: int, problem: 
     _tell_fields(screen, "recorded", _body(told))
 
 
-def _tell_turn(screen: Screen, told: Sequence[Surrounded], head: str, problem: Problem | None) -> None:
+def _tell_turn(screen: Screen, told: Sequence[EventInContext], head: str, problem: Problem | None) -> None:
     screen.heading(f"{head}: events {told[0].stored.seq} to {told[-1].stored.seq}")
     if problem:
         screen.facts({"damaged": _render_problem(problem)}, indent="")
@@ -95,7 +95,7 @@ def _list(screen: Screen, title: str, related: Sequence[Related], hows: Set[How]
         screen.block(title, *rows)
 
 
-def _tell_words(screen: Screen, told: Surrounded, *, indent: str) -> None:
+def _tell_words(screen: Screen, told: EventInContext, *, indent: str) -> None:
     """Print calls with their arguments, then the other payload."""
     words = _decode_object(told.stored.content)
     erased = told.stored.erased
@@ -143,7 +143,7 @@ def _tell_fields(screen: Screen, title: str, fields: Mapping[str, Any]) -> None:
         _field(screen, name, value, "  ")
 
 
-def _body(told: Surrounded) -> dict[str, Any]:
+def _body(told: EventInContext) -> dict[str, Any]:
     return {
         name: value
         for name, value in _decode_object(told.stored.body).items()

@@ -25,10 +25,17 @@ from refold.reducers.errors import RefoldError, WrongUse
 from refold.replay import audit, figures
 from refold.replay.queries.rows import state_question
 from refold.replay.reader import events
-from refold.replay.shrink.rederivation import Log, Parted, ever, first_parting, parts_alike, write
-from refold.replay.shrink.search import ShowsNothing, Shrinking, shrinking, told_of
+from refold.replay.shrink.rederivation import (
+    FirstDivergence,
+    Log,
+    find_first_divergence,
+    make_divergence_property,
+    make_property,
+    write,
+)
+from refold.replay.shrink.search import ShowsNothing, Shrinking, read_facts, shrink_steps
 from refold.store import open_memory, open_store, packer
-from refold.store.files import written_beside
+from refold.store.files import write_atomically
 from refold.store.protocol import Store
 
 _TEST = Template('''\
@@ -122,7 +129,7 @@ async def testcase_command(
         found = await audit(store, run, installed_guards())
         why = await _why_unplayable(store, run) if found.clean else "its audit is not clean"
         head = await store.head(run)
-        with written_beside(file) as partial:
+        with write_atomically(file) as partial:
             partial.write_text(_text(run, head.hash.hex(), file, played=not why), encoding="utf-8")
             packed = await packer.pack(store, [run], log)
     done = Testcase(
@@ -178,7 +185,7 @@ def _text(run: str, head: str, file: Path, *, played: bool) -> str:
 
 def _tell(screen: Screen, done: Testcase) -> None:
     screen.say(
-        f"{done.test}: replays run {done.run}, {figures.counted(done.events, 'event')}, from {done.log}"
+        f"{done.test}: replays run {done.run}, {figures.quantity(done.events, 'event')}, from {done.log}"
     )
     if not done.played:
         note(
@@ -236,18 +243,18 @@ async def shrink_command(
         raise WrongUse("expected one of --when, --audit-differs and --check: what the smaller log must show")
     async with locations.reading(place) as store:
         run = await addresses.run_of(store, run)
-        told = await told_of(store, run)
+        told = await read_facts(store, run)
         twist = await _first_difference(store, run) if audit_differs else None
     registry, shows = installed_guards(), None
     if twist is not None:
-        shows = parts_alike(twist, registry)
+        shows = make_divergence_property(twist, registry)
     elif when is not None:
-        shows = ever(state_question(when).matches, registry)
-    steps = shrinking(run, told, registry=registry, twist=twist, most=most)
-    with written_beside(file) as partial:
+        shows = make_property(state_question(when).matches, registry)
+    steps = shrink_steps(run, told, registry=registry, twist=twist, most=most)
+    with write_atomically(file) as partial:
         log, tried = await _find_smallest(steps, shows, _words(check))
         async with await open_store(partial) as made:
-            said = f"made of {len(log.told)} of the {figures.counted(len(told), 'fact')} of run {run}, by refold shrink"
+            said = f"made of {len(log.told)} of the {figures.quantity(len(told), 'fact')} of run {run}, by refold shrink"
             name = await write(made, log, said)
             events_ = (await made.head(name)).seq
     facts = len(log.told)
@@ -258,9 +265,9 @@ async def shrink_command(
     return 0
 
 
-async def _first_difference(store: Store, run: str) -> Parted:
+async def _first_difference(store: Store, run: str) -> FirstDivergence:
     log = [event async for _, event in events(store, run)]
-    parted = first_parting(log, installed_guards())
+    parted = find_first_divergence(log, installed_guards())
     if parted is None:
         raise WrongUse(f"run {run}: every decision follows from its facts: no difference to reproduce")
     return parted
@@ -316,7 +323,7 @@ async def _exit_code_for(words: Sequence[str], log: Log) -> int:
 
 
 def _tell_shrunk(screen: Screen, done: MinimalLog) -> None:
-    left = f"{figures.count(done.facts)} of {figures.counted(done.facts_before, 'fact')}"
-    screen.say(f"{done.path}: run {done.run}, {left}, {figures.counted(done.events, 'event')}")
+    left = f"{figures.count(done.facts)} of {figures.quantity(done.facts_before, 'fact')}"
+    screen.say(f"{done.path}: run {done.run}, {left}, {figures.quantity(done.events, 'event')}")
     note(f"{figures.count(done.tried)} logs tried; without the removed facts, the log still shows the same")
     note(f"next    refold show {done.run}{StorePlace(Path(done.path), '--store').option}")

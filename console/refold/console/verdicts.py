@@ -57,7 +57,7 @@ def tell_codes(screen: Screen, codes: Sequence[int]) -> None:
     """Print how many runs got each verdict."""
     counts = Counter(_SUMMED.get(code, "with differences") for code in codes)
     told = ", ".join([f"{figures.count(counts[word])} {word}" for word in _WORDS if counts[word]])
-    screen.heading(f"{figures.counted(len(codes), 'run')}: {told}")
+    screen.heading(f"{figures.quantity(len(codes), 'run')}: {told}")
 
 
 async def verify_run(screen: Screen, place: StorePlace, store: Store, run: str) -> int:
@@ -108,13 +108,13 @@ def describe_failure(run: str, error: RefoldError) -> tuple[NotJudged, int]:
 def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -> None:
     verdict = "intact" if found.whole else "DAMAGED" if found.damaged else "inconclusive"
     screen.heading(f"run {found.run}: {verdict}")
-    counts = f"{figures.counted(found.events, 'event')}, {figures.count(found.contents + found.erased)} with a payload"
+    counts = f"{figures.quantity(found.events, 'event')}, {figures.count(found.contents + found.erased)} with a payload"
     head = f"event {found.events}, sha256 {found.hash}" if found.events else "no event is intact"
-    problem, cut = found.problem, figures.counted(found.cut, "output")
+    problem, cut = found.problem, figures.quantity(found.cut, "output")
     screen.facts(
         {
             "wrong": f"event {problem.seq}{_kind(problem.kind)}: {problem.problem}" if problem else None,
-            "checked": f"{counts}, {found.erased} of them erased, {figures.counted(found.digests, 'state digest')} recomputed",
+            "checked": f"{counts}, {found.erased} of them erased, {figures.quantity(found.digests, 'state digest')} recomputed",
             "head": head,
             "state": found.agent_state,
             "sizes": _unchecked_note(found.unmeasured, "their payloads are erased"),
@@ -145,14 +145,14 @@ def _coverage(found: Verification) -> str | None:
 
 
 def _unchecked_note(events: int, why: str) -> str | None:
-    return f"not checked for {figures.counted(events, 'event')}: {why}" if events else None
+    return f"not checked for {figures.quantity(events, 'event')}: {why}" if events else None
 
 
 def _audit_verdict(found: Audit) -> str:
     if found.damaged:
         return "DAMAGED, not read to its end"
     if found.differences:
-        return f"DIFFERS, {figures.counted(found.differences, 'time')}"
+        return f"DIFFERS, {figures.quantity(found.differences, 'time')}"
     return "every decision follows from the facts" if found.clean else "inconclusive"
 
 
@@ -165,15 +165,15 @@ def _agreement(found: Audit) -> str:
 def tell_audit(screen: Screen, place: StorePlace, found: Audit) -> None:
     """Print an audit as text."""
     screen.heading(f"run {found.run}: {_audit_verdict(found)}")
-    derived = f"{figures.counted(found.decisions, 'decision')} from {figures.counted(found.facts, 'fact')}"
+    derived = f"{figures.quantity(found.decisions, 'decision')} from {figures.quantity(found.facts, 'fact')}"
     imported = "decisions were derived at import, not made by a live agent"
-    unasked = f"after {figures.counted(found.unasked, 'fact')}, it is unknown whether a blind guard would have intervened"
+    unasked = f"after {figures.quantity(found.unasked, 'fact')}, it is unknown whether a blind guard would have intervened"
     # For a damaged log the state is that of the last decision that was compared; `show` has a later one.
     state = "" if found.damaged else f", {found.agent_state}"
     screen.facts(
         {
             "derived": f"{derived}, {_agreement(found)}",
-            "log": f"{figures.counted(found.events, 'event')}, rules version {found.rules}{state}",
+            "log": f"{figures.quantity(found.events, 'event')}, rules version {found.rules}{state}",
             "imported": imported if found.imported else None,
             "damaged": found.damaged or None,
             "blind": list(found.blind),
@@ -205,7 +205,7 @@ def _side(text: str | None, field: str) -> str:
         name = {"source": "from", "target": "to"}.get(field, field)
         value = json.loads(text).get(name, _Default)
         shown = "(its default)" if value is _Default else json.dumps(value, ensure_ascii=False)
-    return figures.cut(shown, _SHOWN)
+    return figures.shorten(shown, _SHOWN)
 
 
 class _Default:

@@ -25,7 +25,7 @@ from refold.store import bundles
 from refold.store.bundles import DamagedBundle, UnjudgedBundle
 from refold.store.files import read_public_key
 from refold.store.protocol import Store, Stored
-from refold.store.seals import Kept, kept
+from refold.store.seals import Kept, parse_kept_line
 from refold.store.verify_bundle import NOTHING_SEALED, Bundle, PackedRun, key_id, list_results, unproved
 
 
@@ -105,7 +105,7 @@ async def verify_command(
         raise WrongUse(
             "--all-sealed: expected --key (the public key of signed checkpoints), or --seal (a printed line)"
         )
-    keys, lines = [*map(read_public_key, key)], [*map(kept, seal)]
+    keys, lines = [*map(read_public_key, key)], [*map(parse_kept_line, seal)]
     files, papers, named = _sort_arguments(runs)
     codes = [_verify_bundle(screen, path, keys, lines, all_sealed=all_sealed) for path in files]
     codes += [await proofs.verify_certificate(screen, path, keys, place) for path in papers]
@@ -220,17 +220,17 @@ def _tell_seals(screen: Screen, found: Sealing, *, whole: bool) -> None:
     seals = found.seals
     screen.heading(f"signed checkpoints: {_verdict(found)}")
     against = [f"key {each}" for each in seals.keys] + (
-        [figures.counted(seals.lines, "kept line")] if seals.lines else []
+        [figures.quantity(seals.lines, "kept line")] if seals.lines else []
     )
-    entries, sealed = figures.counted(seals.entries, "entry"), figures.count(found.sealed_events)
+    entries, sealed = figures.quantity(seals.entries, "entry"), figures.count(found.sealed_events)
     screen.facts(
         {
             "wrong": [*seals.problems, *([f"and {seals.more} more"] if seals.more else [])],
             "gone": [
                 f"run {each.run}: covered up to event {each.seq}, but not in the store" for each in found.gone
             ],
-            "checked": f"{figures.counted(seals.seals, 'signed checkpoint')} over {entries}, against {', '.join(against)}",
-            "covered": f"{seals.trusted} of {entries}; {figures.counted(found.compared, 'log head')} of these runs compared",
+            "checked": f"{figures.quantity(seals.seals, 'signed checkpoint')} over {entries}, against {', '.join(against)}",
+            "covered": f"{seals.trusted} of {entries}; {figures.quantity(found.compared, 'log head')} of these runs compared",
             "runs": f"{found.sealed_runs} of {found.runs} covered and intact",
             "events": f"{sealed} of {figures.count(found.events)} covered and intact",
             "uncovered": _unsealed_lines(found.not_sealed) if whole else None,
@@ -247,7 +247,7 @@ def _verify_bundle(
     screen: Screen, path: Path, keys: Sequence[bytes], lines: Sequence[Kept], *, all_sealed: bool
 ) -> int:
     try:
-        with bundles.reading(path, keys) as bundle:
+        with bundles.open_bundle(path, keys) as bundle:
             runs = [_run_of(bundle, run) for run in bundle.runs]
             bundle.check_rest()
             _compare(bundle, path, lines)
@@ -310,7 +310,7 @@ def _compare(bundle: Bundle, path: Path, lines: Sequence[Kept]) -> None:
     for line in lines:
         if bundle.seal is None or bundle.seal.size != line.size:
             it = (
-                f"its signed checkpoint covers {figures.counted(bundle.seal.size, 'entry')}"
+                f"its signed checkpoint covers {figures.quantity(bundle.seal.size, 'entry')}"
                 if bundle.seal
                 else "it has no signed checkpoint"
             )
@@ -333,4 +333,4 @@ def _tell_bundle(screen: Screen, bundle: Bundle, found: CheckedBundle) -> None:
     rows = [*list_results(bundle), *(("uncovered", each) for each in _unsealed_lines(found.not_sealed))]
     screen.pairs((f"  {name}", value) for name, value in [*rows, ("verifier", found.verifier)])
     for each in found.runs:
-        screen.say(f"  run {each.run}: intact, {figures.counted(each.events, 'event')}, {each.agent_state}")
+        screen.say(f"  run {each.run}: intact, {figures.quantity(each.events, 'event')}, {each.agent_state}")

@@ -23,7 +23,7 @@ from refold.reducers.state import NEW, CallState, RunState, Watch
 from refold.reducers.vocabulary import SOURCE_LABEL, Role
 from refold.replay import events, figures, state_at
 from refold.replay.cuts import NoSuchTurn
-from refold.replay.reader import NO_GUARDS, event_of, folded, stored_events, words_of
+from refold.replay.reader import NO_GUARDS, event_of, fold_event, stored_events, words_of
 from refold.replay.why import Opinion, Reasons, why
 from refold.store.protocol import Store, Stored
 
@@ -168,7 +168,7 @@ async def _last_request(store: Store, run: str, upto: int | None) -> tuple[RunSt
     state, asked = NEW, None
     noted, lacks = dict[str, None](), list[str]()
     async for stored, event in events(store, run, upto):
-        state = folded(state, stored, event, NO_GUARDS)
+        state = fold_event(state, stored, event, NO_GUARDS)
         ends = isinstance(event, StateChanged) and state.unasked
         if isinstance(event, SourceRecorded) and event.what == NO_SUMMARY:
             noted[LACKS[event.what]] = None
@@ -285,14 +285,14 @@ def _indent(text: str) -> str:
 def _tell_state(screen: Screen, state: RunState) -> None:
     window, batch, stopping, outcome = state.window, state.batch, state.stopping, state.outcome
     asked, backoff = state.request, state.backoff.event if state.backoff else None
-    tokens = f"about {figures.counted(window.tokens, 'token')}"
+    tokens = f"about {figures.quantity(window.tokens, 'token')}"
     screen.heading(f"run {state.setup.run} after event {state.seq}, {figures.clock(state.at)}")
     screen.facts(
         {
             "state": str(state.agent_state),
             "spent": ", ".join(figures.spent(state)),
             "model": state.setup.model,
-            "window": f"{figures.counted(window.count, 'message')}, {tokens}: {_ranges(window.ranges)}",
+            "window": f"{figures.quantity(window.count, 'message')}, {tokens}: {_ranges(window.ranges)}",
             "asked": f"turn {asked.event.step}, attempt {asked.event.attempt}, at event {asked.seq}"
             if asked
             else None,

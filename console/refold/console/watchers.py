@@ -21,7 +21,7 @@ from refold.reducers.errors import WorldFailed
 from refold.reducers.state import RunState
 from refold.replay import figures
 from refold.replay.kinds import sentences
-from refold.replay.kinds.arguments import calling
+from refold.replay.kinds.arguments import format_partial_call
 from refold.replay.kinds.table import remark, sentence
 
 _INDENT = " " * 14
@@ -168,7 +168,7 @@ class LiveWatcher(Watcher):
         """Return the last lines of the terminal: unfinished text and calls, and the status."""
         parts = [Text(_MARGIN + self._open, style=self._style, no_wrap=True)] if self._open else []
         if self._calling.name:
-            told = calling(self._calling.name, self._calling.arguments, _SHORT)
+            told = format_partial_call(self._calling.name, self._calling.arguments, _SHORT)
             parts.append(_one_line(f"calling {descriptions.line(told)}", "dim"))
         return Group(*parts, _one_line(self._status(), "reverse"))
 
@@ -195,7 +195,7 @@ def lines(event: ev.Event, *, said: bool) -> list[tuple[str, str]]:
         case ev.ModelFailed():
             return [("failed", sentence(event))]
         case ev.ToolReturned():
-            result = f"{sentences.returned(event)}: {sentences.quoted_result(event, _SHORT)}"
+            result = f"{sentences.describe_result(event)}: {sentences.quote_output(event, _SHORT)}"
             return [("error" if event.error else "result", result)]
         case ev.ApprovalRequested():
             return _tell_wait(event)
@@ -209,15 +209,15 @@ def lines(event: ev.Event, *, said: bool) -> list[tuple[str, str]]:
 def _tell_start(event: ev.RunStarted) -> list[tuple[str, str]]:
     messages = event.content.messages if event.content else ()
     task = messages[-1].text if messages else None if event.messages else ""
-    policy = sentences.limits(event.policy)
+    policy = sentences.describe_limits(event.policy)
     return [("run", f"{event.run} on {event.model}; {policy}"), ("task", descriptions.task(task))]
 
 
 def _tell_answer(event: ev.ModelResponded, *, said: bool) -> list[tuple[str, str]]:
     text = event.content.text if event.content else ""
     told = [("said", text)] if said and text.strip() else []
-    calls = [("call", call) for call in sentences.calls(event, _SHORT)]
-    return [*told, *calls, ("spent", sentences.answered(event))]
+    calls = [("call", call) for call in sentences.list_calls(event, _SHORT)]
+    return [*told, *calls, ("spent", sentences.describe_response(event))]
 
 
 def _tell_wait(event: ev.ApprovalRequested) -> list[tuple[str, str]]:

@@ -29,7 +29,7 @@ from refold.console.whatif_question import (
 from refold.console.whatif_table import WhatIfTable, json_of
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import Damaged, WrongUse
-from refold.replay.bulk import HELD, Ended, Shard, shards, worked
+from refold.replay.bulk import HELD, Shard, ShardEnd, run_task, shards
 from refold.replay.cuts import request_of
 from refold.replay.whatif.view import Hypothesis, MessageRow, hypothesis
 
@@ -80,8 +80,8 @@ def whatif_command(
         processes(jobs, work) as executor,
         progress("examining", sum(shard.events for shard in work)) as step,
     ):
-        for each in worked(work, executor, question, single_process, held=HELD):
-            if isinstance(each, Ended):
+        for each in run_task(work, executor, question, single_process, held=HELD):
+            if isinstance(each, ShardEnd):
                 table.end(each)
                 step(each.shard.events)
             else:

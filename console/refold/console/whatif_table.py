@@ -16,7 +16,7 @@ from refold.console.whatif_question import WhatIfQuestion
 from refold.console.whatif_text import cell, code_of, tell, tell_totals
 from refold.reducers.errors import CannotJudge, NoSuchEntry, RefoldError, WorldFailed, WrongUse
 from refold.replay import figures
-from refold.replay.bulk import Ended
+from refold.replay.bulk import ShardEnd
 from refold.replay.whatif.rule_subset import note_of
 from refold.replay.whatif.verdict import Spend, Totals, Verdict, WhatIf, totals_of
 from refold.store.protocol import UnknownRun
@@ -188,14 +188,14 @@ class WhatIfTable:
             about = [Column("RUN"), Column("BEGAN", optional=1), Column("TASK", elastic=True, optional=2)]
             self._screen.table([*about, *policies], rows)
         agree, unknown = self._hidden[_RANKS[Verdict.AGREE]], self._hidden[_COUNTED]
-        counts = [f"{figures.counted(agree, 'run')} AGREE{'S' if agree == 1 else ''}"] if agree else []
-        counts += [f"{figures.counted(unknown, 'run')} inconclusive"] if unknown else []
+        counts = [f"{figures.quantity(agree, 'run')} AGREE{'S' if agree == 1 else ''}"] if agree else []
+        counts += [f"{figures.quantity(unknown, 'run')} inconclusive"] if unknown else []
         if counts:
             every = "every policy" if len(self._names) > 1 else self._names[0]
             listed = f"{'and ' if rows else ''}{', '.join(counts)} under {every}"
             self._screen.say(f"{listed}; --every lists them")
 
-    def end(self, ended: Ended) -> None:
+    def end(self, ended: ShardEnd) -> None:
         """End a part of the store, with the problem that kept it from being finished, if any."""
         if ended.problem:
             self._codes.append(WorldFailed.exit_code)

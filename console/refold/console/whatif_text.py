@@ -76,9 +76,9 @@ def _tell_verdict(found: WhatIf) -> Facts:
 def _tell_findings(found: WhatIf) -> Facts:
     fired = [f"{each.who}: {each.said}{_code(each)} at event {each.fact}" for each in found.fired[:10]]
     more = len(found.fired) - 10 + found.more
-    priced = f"{figures.counted(found.priced, 'response')} without a recorded price, by {found.prices}"
+    priced = f"{figures.quantity(found.priced, 'response')} without a recorded price, by {found.prices}"
     return {
-        "fired": (*fired, *([f"and {figures.counted(more, 'time')} more"] if more > 0 else [])),
+        "fired": (*fired, *([f"and {figures.quantity(more, 'time')} more"] if more > 0 else [])),
         "unseen": tuple(
             f"event {seq}: {why}; no later prompt of the record has it" for seq, why in found.unseen[:10]
         ),
@@ -103,16 +103,16 @@ def tell_totals(
         for word in Verdict
         if totals.verdicts.get(word)
     )
-    screen.heading(f"{name}: {figures.counted(totals.runs, 'run')}, {', '.join(verdicts)}")
+    screen.heading(f"{name}: {figures.quantity(totals.runs, 'run')}, {', '.join(verdicts)}")
     saved = [f"{_spend_text(totals.saved)}, as recorded"]
     if totals.inexact:
-        lacking = f"in {figures.counted(totals.inexact, 'run')} with work in progress, or unknown"
+        lacking = f"in {figures.quantity(totals.inexact, 'run')} with work in progress, or unknown"
         saved.append(f"{_spend_text(totals.at_least)} at least, {lacking}")
     done = (
-        f"{figures.counted(totals.done, 'run')}, by a response after which the record continues: no savings"
+        f"{figures.quantity(totals.done, 'run')}, by a response after which the record continues: no savings"
     )
     fired = ", ".join(
-        f"{who} {n} in {figures.counted(totals.in_runs[who], 'run')}" for who, n in totals.fired.items()
+        f"{who} {n} in {figures.quantity(totals.in_runs[who], 'run')}" for who, n in totals.fired.items()
     )
     forks = f"{totals.before} diverge in events that they share with another run: counted there"
     screen.facts(
@@ -133,12 +133,12 @@ def tell_totals(
 def _reasons(totals: Totals, inconclusive: Mapping[str, int]) -> tuple[str, ...] | None:
     """List the reasons of inconclusive runs, by the first reason of each run, the most common first."""
     ranked = sorted(inconclusive.items(), key=lambda item: -item[1])
-    listed = [f"{figures.counted(count, 'run')}: {why}" for why, count in ranked[:_REASONS]]
+    listed = [f"{figures.quantity(count, 'run')}: {why}" for why, count in ranked[:_REASONS]]
     if more := len(ranked) - _REASONS:
-        listed += [f"and {figures.counted(more, 'reason')} more"] if more > 0 else []
+        listed += [f"and {figures.quantity(more, 'reason')} more"] if more > 0 else []
     partly = totals.unknown - sum(inconclusive.values())
     if partly > 0:
-        listed.append(f"{figures.counted(partly, 'run')} in part, after their verdict")
+        listed.append(f"{figures.quantity(partly, 'run')} in part, after their verdict")
     return tuple(listed) or None
 
 
@@ -157,7 +157,7 @@ def _headline(found: WhatIf) -> str:
 def _context(found: WhatIf) -> str:
     if found.context is None:
         return f"no length was needed from {found.contexts}"
-    return f"{figures.counted(found.context, 'token')}, by {found.contexts}: the record has none"
+    return f"{figures.quantity(found.context, 'token')}, by {found.contexts}: the record has none"
 
 
 def _least(found: WhatIf) -> str:
@@ -194,7 +194,7 @@ def _recorded_decision(found: WhatIf) -> str:
 
 
 def _decision(text: str | None) -> str:
-    return figures.cut(text or "(nothing)", _SHOWN)
+    return figures.shorten(text or "(nothing)", _SHOWN)
 
 
 def _spend_text(spend: Spend) -> str:
@@ -206,7 +206,7 @@ def _spend_text(spend: Spend) -> str:
         if counted
         else "tokens unknown"
     )
-    return f"{figures.counted(spend.steps, 'step')}, {tokens}, {_cost(spend)}, {_time(spend)}"
+    return f"{figures.quantity(spend.steps, 'step')}, {tokens}, {_cost(spend)}, {_time(spend)}"
 
 
 def _time(spend: Spend) -> str:

@@ -38,7 +38,7 @@ from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import nano
 from refold.replay import figures, state_at
-from refold.replay.cuts import Suits, awaits, cut, cut_from, hears, request_of
+from refold.replay.cuts import Suits, accepts_message, cut, cut_from, have_calls, request_of
 from refold.store.protocol import LEASE_SECONDS, Store
 
 
@@ -214,7 +214,7 @@ async def fork_command(
     follow(os.environ)
     async with locations.reading(place) as store:
         parent, at = await _cut_point(
-            store, run, awaits(frozenset(edits)) if edits else hears if say else _anywhere
+            store, run, have_calls(frozenset(edits)) if edits else accepts_message if say else _anywhere
         )
         state, _ = await state_at(store, parent, at, installed_guards())
     async with AsyncExitStack() as stack:

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import anyio
 from anyio.lowlevel import RunVar, checkpoint
 
-from refold.store.thread import seen_through
+from refold.store.thread import finish_despite_cancel
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -60,7 +60,7 @@ class Background:
     async def stop(self) -> None:
         """Cancel the task and wait until it has ended. Its exception is not raised."""
         self._scope.cancel()
-        await seen_through(self._over.wait, self._over.is_set)
+        await finish_despite_cancel(self._over.wait, self._over.is_set)
 
     def _on_end(self, _: "asyncio.Task[None]") -> None:
         if not self.over:  # cancelled before it began

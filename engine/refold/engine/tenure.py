@@ -22,7 +22,7 @@ from anyio import CancelScope, current_time, move_on_after
 
 from refold.reducers.errors import RefoldError, WorldFailed
 from refold.store.protocol import Held, Lease, LeaseLost, Store, StoreUnavailable
-from refold.store.thread import seen_through
+from refold.store.thread import finish_despite_cancel
 
 _PROC = Path("/proc")
 
@@ -208,7 +208,7 @@ class Tenure:
                     await self.store.release(lease, after)
             tried.set()
 
-        await seen_through(give_back, lambda: tried.is_set() or current_time() >= until)
+        await finish_despite_cancel(give_back, lambda: tried.is_set() or current_time() >= until)
 
     async def _take(self) -> Lease:
         over: int | None = None

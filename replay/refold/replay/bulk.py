@@ -50,7 +50,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.path}: run {first}{more}"
 
 
-class Ended(NamedTuple):
+class ShardEnd(NamedTuple):
     """End of a shard's results.
 
     `problem` says why it was not finished; `broke` means that its executor broke on it.
@@ -98,14 +98,14 @@ def _group_families(
     return groups.values()
 
 
-def worked(
+def run_task(
     work: Sequence[Shard],
     executor: Executor | None,
     task: Task[T],
     fresh: Callable[[], Executor] | None = None,
     *,
     held: int | None = None,
-) -> Generator[T | Ended]:
+) -> Generator[T | ShardEnd]:
     """Yield each shard's results followed by its `Ended`; without an executor, work in this process.
 
     A failed shard (a missing file, a killed worker) does not stop the others. If an executor breaks, its
@@ -114,7 +114,7 @@ def worked(
     """
     left: list[Shard] = []
     for each in _run_shards(work, executor, task, held):
-        if isinstance(each, Ended) and each.broke and fresh is not None:
+        if isinstance(each, ShardEnd) and each.broke and fresh is not None:
             left.append(each.shard)
         else:
             yield each
@@ -122,19 +122,19 @@ def worked(
         yield from _run_alone(left, fresh, task)
 
 
-def _run_alone(left: list[Shard], fresh: Callable[[], Executor], task: Task[T]) -> Iterator[T | Ended]:
+def _run_alone(left: list[Shard], fresh: Callable[[], Executor], task: Task[T]) -> Iterator[T | ShardEnd]:
     while left:
         with fresh() as executor:
             broke = False
             while left and not broke:  # a broken executor is not used again: the next shard gets a new one
                 for each in _run_shards([left.pop(0)], executor, task, None):
-                    broke = isinstance(each, Ended) and each.broke
+                    broke = isinstance(each, ShardEnd) and each.broke
                     yield each
 
 
 def _run_shards(
     work: Sequence[Shard], executor: Executor | None, task: Task[T], held: int | None
-) -> Iterator[T | Ended]:
+) -> Iterator[T | ShardEnd]:
     left = deque(work)
     waiting: deque[tuple[Shard, Future[list[T]] | None]] = deque()
     try:
@@ -153,24 +153,24 @@ def _run_shards(
                 future.cancel()
 
 
-def _run_here(shard: Shard, task: Task[T]) -> Iterator[T | Ended]:
+def _run_here(shard: Shard, task: Task[T]) -> Iterator[T | ShardEnd]:
     try:
         yield from task(shard)
     except RefoldError as error:
-        yield Ended(shard, str(error))
+        yield ShardEnd(shard, str(error))
     else:
-        yield Ended(shard)
+        yield ShardEnd(shard)
 
 
-def _fetch(shard: Shard, future: "Future[list[T]]") -> Iterator[T | Ended]:
+def _fetch(shard: Shard, future: "Future[list[T]]") -> Iterator[T | ShardEnd]:
     problem = future.exception()
     if problem is None:
         yield from future.result()
-        yield Ended(shard)
+        yield ShardEnd(shard)
     else:
         # Any exception: a worker that was killed, or could not import a guard, leaves nothing else.
         told = str(problem) or type(problem).__name__
-        yield Ended(shard, told, broke=isinstance(problem, BrokenExecutor))
+        yield ShardEnd(shard, told, broke=isinstance(problem, BrokenExecutor))
 
 
 def _submit(
@@ -196,7 +196,7 @@ KEPT = 10_000
 """Maximum number of runs that totals list per kind; further ones are only counted."""
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class AuditedRun(msgspec.Struct, frozen=True, kw_only=True):
     """An audited run, or a bundle (named by its path) that cannot be read to the end.
 
     `audit` is None if no audit was possible: then `damaged` or `unjudged` says why. `policy` is the digest of
@@ -271,7 +271,7 @@ def _first(some: tuple[RunFinding, ...], others: tuple[RunFinding, ...] = ()) ->
     return tuple(sorted((*some, *others))[:KEPT])
 
 
-def audit_shard(shard: Shard, registry: Callable[[], Registry] = lambda: BUILTIN) -> tuple[Judged, ...]:
+def audit_shard(shard: Shard, registry: Callable[[], Registry] = lambda: BUILTIN) -> tuple[AuditedRun, ...]:
     """Audit each run of a shard. Raises only if the file cannot be read.
 
     A damaged bundle, or one of a newer version, is reported by its path after the runs that could be read.
@@ -279,31 +279,31 @@ def audit_shard(shard: Shard, registry: Callable[[], Registry] = lambda: BUILTIN
     return tuple(_audits(shard, registry()))
 
 
-def _audits(shard: Shard, guards: Registry) -> Iterator[Judged]:
+def _audits(shard: Shard, guards: Registry) -> Iterator[AuditedRun]:
     try:
         for run, records in whole_logs(Path(shard.path), shard.runs):
             yield _judge_run(run, records, guards)
     except DamagedBundle as error:
-        yield Judged(run=shard.path, damaged=str(error))
+        yield AuditedRun(run=shard.path, damaged=str(error))
     except UnjudgedBundle as error:
-        yield Judged(run=shard.path, unjudged=str(error))
+        yield AuditedRun(run=shard.path, unjudged=str(error))
 
 
-def _judge_run(run: str, records: Iterator[Stored], registry: Registry) -> Judged:
+def _judge_run(run: str, records: Iterator[Stored], registry: Registry) -> AuditedRun:
     auditor, held = Auditor(run, registry), _Held(records)
     try:
         follow_all(held, auditor)
     except UnknownRun as error:  # listed, but without any event
-        return Judged(run=run, damaged=str(error))
+        return AuditedRun(run=run, damaged=str(error))
     problem = auditor.problem
     if isinstance(problem, CannotJudge):
-        return Judged(run=run, unjudged=str(problem))
+        return AuditedRun(run=run, unjudged=str(problem))
     result = auditor.result()
     if isinstance(problem, Damaged) and not (isinstance(problem, DamagedLog) and result.events):
-        return Judged(run=run, damaged=str(problem))
+        return AuditedRun(run=run, damaged=str(problem))
     if not result.events:
-        return Judged(run=run, damaged="its log has no events")
-    return Judged(run=run, audit=result, policy=auditor.policy, head=held.head.hash.hex())
+        return AuditedRun(run=run, damaged="its log has no events")
+    return AuditedRun(run=run, audit=result, policy=auditor.policy, head=held.head.hash.hex())
 
 
 class _Held(Iterator[Stored]):
@@ -320,7 +320,7 @@ class _Held(Iterator[Stored]):
         return stored
 
 
-def sum_totals(judged: Iterable[Judged]) -> Totals:
+def sum_totals(judged: Iterable[AuditedRun]) -> Totals:
     """Return the totals of these runs."""
     every = list(judged)
     audits = [each.audit for each in every if each.audit is not None]
@@ -347,7 +347,7 @@ def _count_values(words: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(words).items()))
 
 
-def _why(judged: Judged) -> str:
+def _why(judged: AuditedRun) -> str:
     audit = judged.audit
     if judged.damaged or judged.unjudged or audit is None:
         return judged.damaged or judged.unjudged
@@ -365,7 +365,7 @@ def audit_all(
     work: Sequence[Shard],
     executor: Executor | None,
     registry: Callable[[], Registry],
-    seen: Callable[[Shard, Sequence[Judged]], None] | None = None,
+    seen: Callable[[Shard, Sequence[AuditedRun]], None] | None = None,
     fresh: Callable[[], Executor] | None = None,
 ) -> Totals:
     """Audit all shards, in this process without an executor; see `worked`.
@@ -373,9 +373,9 @@ def audit_all(
     `seen` is called for each finished shard. An unfinished shard is listed in `unchecked`.
     """
     totals = Totals()
-    judged: list[Judged] = []
-    for each in worked(work, executor, partial(audit_shard, registry=registry), fresh):
-        if isinstance(each, Judged):
+    judged: list[AuditedRun] = []
+    for each in run_task(work, executor, partial(audit_shard, registry=registry), fresh):
+        if isinstance(each, AuditedRun):
             judged.append(each)
             continue
         if each.problem:

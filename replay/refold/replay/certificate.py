@@ -12,7 +12,7 @@ from refold.reducers.errors import CannotJudge, Damaged, WrongUse
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import RULES
 from refold.replay import figures
-from refold.replay.bulk import Judged, RunFinding, Totals
+from refold.replay.bulk import AuditedRun, RunFinding, Totals
 from refold.replay.verification import verify
 from refold.store.files import SigningKey
 from refold.store.protocol import Head, Store, UnknownRun
@@ -37,7 +37,7 @@ class BadCertificate(Damaged):
         return f"{self.path}: {self.problem}"
 
 
-class Unsigned(CannotJudge):
+class UnsignedCertificate(CannotJudge):
     """A certificate without a signature, although a key was given to check it."""
 
     def __init__(self, path: str) -> None:
@@ -95,7 +95,7 @@ class Heads:
         self._heads: dict[str, Head] = {}
         self._twice: set[str] = set()
 
-    def add(self, judged: Iterable[Judged]) -> None:
+    def add(self, judged: Iterable[AuditedRun]) -> None:
         """Add the heads of these runs."""
         for each in judged:
             if each.audit is not None and not each.audit.damaged:
@@ -126,7 +126,7 @@ def _root(heads: Mapping[str, Head]) -> str:
     return tree.root().hex()
 
 
-def written(certificate: Certificate, key: SigningKey | None) -> bytes:
+def format_certificate(certificate: Certificate, key: SigningKey | None) -> bytes:
     """Return the certificate as a JSON document, signed if there is a key."""
     text = _ENCODER.encode(certificate)
     document = _Document(certificate=msgspec.Raw(text))
@@ -144,8 +144,8 @@ def is_certificate(head: bytes) -> bool:
 def read(path: str, data: bytes, keys: Iterable[bytes]) -> tuple[Certificate, str]:
     """Read a certificate and return it with the key that signed it, hex ("" if no key was given).
 
-    Raises `WrongUse` if it is not a certificate, `BadCertificate` for an invalid signature, and `Unsigned` if
-    a key is given but there is no signature.
+    Raises `WrongUse` if it is not a certificate, `BadCertificate` for an invalid signature, and
+    `UnsignedCertificate` if a key is given but there is no signature.
     """
     try:
         document = msgspec.json.decode(data, type=_Document)
@@ -169,7 +169,7 @@ def _check_signature(path: str, text: bytes, key: bytes, signature: bytes, wante
     if key and not signature:
         raise BadCertificate(path, "it names a key, but has no signature: anyone could have written it")
     if wanted and not signature:
-        raise Unsigned(path)
+        raise UnsignedCertificate(path)
     if wanted and key not in wanted:
         raise BadCertificate(path, "it is signed by a key that was not given")
 
@@ -228,7 +228,7 @@ async def _compare(audited: CertifiedRun, store: Store, registry: Registry) -> t
             f"event {audited.events} was audited with the hash {audited.head}; {broken.problem}",
         )
     more = log.events - audited.events
-    return ("grown", f"{figures.counted(more, 'event')} since, not audited") if more else ("same", "")
+    return ("grown", f"{figures.quantity(more, 'event')} since, not audited") if more else ("same", "")
 
 
 def _message(text: bytes) -> bytes:

@@ -94,12 +94,12 @@ async def cut_from(store: Store, run: str, at: int) -> int:
     return found
 
 
-def awaits(calls: frozenset[str]) -> Suits:
+def have_calls(calls: frozenset[str]) -> Suits:
     """Return a condition: these calls are in progress, so a fork can supply their results."""
     return lambda state: calls <= {call.id for call in underway(state)}
 
 
-def hears(state: RunState) -> bool:
+def accepts_message(state: RunState) -> bool:
     """Return whether a user message can join: no calls, approval or stop are in progress."""
     return state.batch is None and state.approval is None and state.stopping is None
 

@@ -197,7 +197,7 @@ _DISPATCHED = ev.kind_of(ev.ToolsDispatched)
 _RETURNED, _RECORDED = ev.kind_of(ev.ToolReturned), ev.kind_of(ev.SourceRecorded)
 
 
-class Begun(Follower[Sequence[str]]):
+class ChildRuns(Follower[Sequence[str]]):
     """Collects the ids of subagent runs in call order; a call that never started has no run."""
 
     folds = True

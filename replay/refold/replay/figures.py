@@ -73,7 +73,7 @@ def at_least(figure: str, unknown: int) -> str:
 def unmarked(results: int) -> str:
     """Describe the number of results whose status was not recorded: "" if it is 0."""
     return (
-        f"{counted(results, 'result')} without a status: the source does not record whether the {'call' if results == 1 else 'calls'} failed"
+        f"{quantity(results, 'result')} without a status: the source does not record whether the {'call' if results == 1 else 'calls'} failed"
         if results
         else ""
     )
@@ -99,13 +99,13 @@ def count(number: int | None) -> str:
     return f"{number:,}"
 
 
-def counted(number: int, noun: str) -> str:
+def quantity(number: int, noun: str) -> str:
     """Format a count with its noun: `1 run`, `4,210 runs`, `2 entries`."""
     several = f"{noun[:-1]}ies" if noun.endswith(("ry", "cy")) else f"{noun}s"
     return f"{count(number)} {noun if number == 1 else several}"
 
 
-def cut(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """Shorten a text, ending with `…` if it was cut."""
     return text if len(text) <= most else f"{text[:most]}…"
 
@@ -156,7 +156,7 @@ def amount(number: int, unit: LimitUnit) -> str:
     """Format a number of a limit in its unit."""
     if unit is LimitUnit.NANOSECONDS:
         return seconds(number)
-    return dollars(number) if unit is LimitUnit.NANO_USD else counted(number, unit.removesuffix("s"))
+    return dollars(number) if unit is LimitUnit.NANO_USD else quantity(number, unit.removesuffix("s"))
 
 
 def hit(limit: LimitHit) -> str:

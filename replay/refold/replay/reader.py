@@ -15,7 +15,7 @@ from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import needed_to_go_on
-from refold.store.chain import START, changed
+from refold.store.chain import START, find_damage
 from refold.store.protocol import Head, Store, Stored, UnknownRun
 
 NO_GUARDS: Registry = MappingProxyType({})
@@ -86,7 +86,7 @@ async def state_at(
     """Return the state after event `upto` (None: the last), and the events whose text its prompt needs."""
     state = NEW
     async for stored, event in events(store, run, upto):
-        state = folded(state, stored, event, registry)
+        state = fold_event(state, stored, event, registry)
     return state, await words_of(store, run, state)
 
 
@@ -96,7 +96,7 @@ async def words_of(store: Store, run: str, state: RunState) -> dict[int, Event]:
     return {stored.seq: event_of(stored) for stored in needed if stored.content is not None}
 
 
-def folded(state: RunState, stored: Stored, event: Event, registry: Registry = BUILTIN) -> RunState:
+def fold_event(state: RunState, stored: Stored, event: Event, registry: Registry = BUILTIN) -> RunState:
     """Return the state after an event. Raises `DamagedLog` if the event is invalid here."""
     if stored.seq != state.seq + 1:
         raise DamagedLog(stored.run, stored.seq, f"event {state.seq + 1} is missing before it")
@@ -155,7 +155,7 @@ class Step:
         if self._after is None:
             # Only guards read payloads; the rest of a state does not.
             event = self.event if self._registry else self.bare
-            self._after = folded(self.before, self.stored, event, self._registry)
+            self._after = fold_event(self.before, self.stored, event, self._registry)
         return self._after
 
 
@@ -190,7 +190,7 @@ class AsRecorded(Follower[Head]):
 
     def take(self, step: Step) -> None:
         """Check one event against its hash. Raises `DamagedLog`."""
-        if (problem := changed(step.stored, self._head)) is not None:
+        if (problem := find_damage(step.stored, self._head)) is not None:
             raise problem
         self._head = step.stored
 

@@ -73,7 +73,7 @@ def source_remark(event: ev.SourceRecorded) -> str:
 
 def context_remark(event: ev.ContextObserved) -> str:
     """Summarize how the source's harness changed the prompt."""
-    return f"context: {figures.counted(len(event.messages), 'message')} ({event.why or 'asked again'})"
+    return f"context: {figures.quantity(len(event.messages), 'message')} ({event.why or 'asked again'})"
 
 
 def context_words(event: ev.ContextObserved) -> str:
@@ -148,7 +148,9 @@ class SourceEnd(msgspec.Struct, frozen=True, kw_only=True):
         """Return the end in a few words, for a column: `open, 2 calls unanswered`."""
         words = f"continued in {self.run}" if self.run else self.end.replace(":", ": ", 1)
         words = "end unknown" if words == "unknown" else words
-        return f"{words}, {figures.counted(unanswered, 'call')} unanswered" if words and unanswered else words
+        return (
+            f"{words}, {figures.quantity(unanswered, 'call')} unanswered" if words and unanswered else words
+        )
 
     def sentence(self, unanswered: tuple[str, ...]) -> str:
         """Return the end as a sentence; `unanswered` are the names of calls without a result."""

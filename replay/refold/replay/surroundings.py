@@ -80,7 +80,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     related: tuple[Related, ...]
 
 
-class Surrounded(msgspec.Struct, frozen=True):
+class EventInContext(msgspec.Struct, frozen=True):
     """An event as recorded, with its surroundings."""
 
     stored: Stored
@@ -88,9 +88,9 @@ class Surrounded(msgspec.Struct, frozen=True):
     around: Surroundings
 
 
-async def surrounded(
+async def read_surroundings(
     store: Store, run: str, first: int, last: int
-) -> tuple[Sequence[Surrounded], Problem | None]:
+) -> tuple[Sequence[EventInContext], Problem | None]:
     """Return events `first` to `last` with their surroundings, and the first problem found in the log.
 
     Raises `UnknownRun`, and `DamagedLog` or `NewerLog` for a requested event.
@@ -106,7 +106,7 @@ async def surrounded(
     wanted = sorted(links.wanted())
     others = {each.seq: _decode(each) for each in await store.read_some(run, wanted, checked=False)}
     told = [
-        Surrounded(stored[seq], links.about[seq], links.of(stored[seq], others)) for seq in sorted(stored)
+        EventInContext(stored[seq], links.about[seq], links.of(stored[seq], others)) for seq in sorted(stored)
     ]
     return told, problem
 

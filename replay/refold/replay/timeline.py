@@ -12,7 +12,7 @@ from refold.reducers.messages import Usage
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Doubt, Refuser, Replay, ToolError
 from refold.replay import figures, known
-from refold.replay.kinds.arguments import UNKNOWN, Effect, effect_of, elided, is_harmful, short_argument
+from refold.replay.kinds.arguments import UNKNOWN, Effect, effect_of, elide, is_harmful, short_argument
 from refold.replay.kinds.table import kind_for, remark
 from refold.replay.reader import Follower, Step, Steps, stored_events
 from refold.replay.source_words import cuts
@@ -268,14 +268,14 @@ def tally(turns: Iterable[TurnRow]) -> str:
     count, tools, ends = 0, Counter[str](), Counter[str]()
     for turn in turns:
         count += 1
-        tools.update(elided(call.name, _NAME) for call in turn.calls)
+        tools.update(elide(call.name, _NAME) for call in turn.calls)
         ends.update(filter(None, map(_end, turn.calls)))
     most = tools.most_common(_MOST)
     others = tools.total() - sum(number for _, number in most)
     told = [f"{figures.count(number)} {name}" for name, number in most]
-    told += [f"{figures.counted(others, 'other call')}"] if others else []
+    told += [f"{figures.quantity(others, 'other call')}"] if others else []
     told += [f"{figures.count(ends[end])} {end}" for end in _ENDS if ends[end]]
-    return ", ".join([figures.counted(count, "turn"), *told])
+    return ", ".join([figures.quantity(count, "turn"), *told])
 
 
 _ENDS = ("failed", "refused", "waiting for approval", "without a result", "in doubt", "without a status")
@@ -353,7 +353,7 @@ class EffectCounter:
                 continue
             self._failed += call.effect.kind == "changes" and call.failed is True
             for what in call.effect.what:
-                name = elided(what, _NAME)
+                name = elide(what, _NAME)
                 number, first = self._made.get(name, (0, call.seq or turn.answer))
                 self._made[name] = (number + 1, first)
 
@@ -371,7 +371,7 @@ class EffectCounter:
 
 
 def _count_phrase(number: int, what: str, more: str = "") -> str:
-    return figures.counted(number, what) + more if number else ""
+    return figures.quantity(number, what) + more if number else ""
 
 
 def _rank(change: tuple[str, int, int]) -> tuple[bool, bool, int, int]:

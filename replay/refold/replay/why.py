@@ -26,7 +26,7 @@ from refold.reducers.rules.limits import Limits, TimeLimits
 from refold.reducers.state import NEW, RunState, Watch
 from refold.reducers.window import Window
 from refold.replay.kinds.table import sentence
-from refold.replay.reader import events, folded
+from refold.replay.reader import events, fold_event
 from refold.store.protocol import Store
 
 ALLOWED = "allowed"
@@ -80,7 +80,7 @@ async def why(store: Store, run: str, seq: int | None = None, registry: Registry
     async for stored, event in events(store, run, seq):
         if isinstance(event, Fact):
             before, fact, at = state, event, stored.seq
-        state = folded(state, stored, event, registry)
+        state = fold_event(state, stored, event, registry)
         if seq is not None or not isinstance(event, Annotation):
             last, reached = stored.seq, event
     if fact is None or reached is None or not (last == at or isinstance(reached, Decision)):

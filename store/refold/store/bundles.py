@@ -18,7 +18,7 @@ from refold.store.access import look
 from refold.store.chain import Checker
 from refold.store.checks import BYTES, ROWS
 from refold.store.connection import direct, event_page, row_page
-from refold.store.files import written_beside
+from refold.store.files import write_atomically
 from refold.store.opening import open_store
 from refold.store.protocol import FileProblem, Origin, Record, Store, Stored, UnknownRun
 from refold.store.rows import translate_errors
@@ -58,7 +58,7 @@ def is_bundle(path: Path) -> bool:
 
 
 @contextmanager
-def reading(path: Path, keys: Sequence[bytes] = ()) -> Generator[Bundle]:
+def open_bundle(path: Path, keys: Sequence[bytes] = ()) -> Generator[Bundle]:
     """Open a bundle. On entry and in its block, raises `DamagedBundle`, `NotABundle`, `UnjudgedBundle` or
     `WorldFailed`.
     """
@@ -101,7 +101,7 @@ async def unpack(path: Path, target: Path) -> Unpacked:
     The seal is not copied: it covers a log of heads that the bundle does not contain. Raises as `reading`,
     and `WrongUse` if `target` exists.
     """
-    with written_beside(target) as partial, reading(path) as bundle:
+    with write_atomically(target) as partial, open_bundle(path) as bundle:
         async with await open_store(partial) as store:
             for run in bundle.runs:
                 await _unpack_run(store, bundle, run, path)
@@ -201,7 +201,7 @@ def whole_logs(path: Path, runs: tuple[str, ...]) -> Iterator[tuple[str, Iterato
             for run in runs:
                 yield run, scan.records(run)
         return
-    with reading(path) as bundle:
+    with open_bundle(path) as bundle:
         for packed in bundle.runs:
             yield packed.id, _read_packed(path, bundle, packed)
         bundle.check_rest()

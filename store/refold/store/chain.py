@@ -228,7 +228,7 @@ class Checker:
         whole = count_intact(events, self._head)
         self._head = events[whole - 1] if whole else self._head
         if whole < len(events):
-            self._problem = changed(events[whole], self._head)
+            self._problem = find_damage(events[whole], self._head)
         if not whole and events:
             self.go_on()
         return events[:whole]
@@ -262,12 +262,12 @@ def check_each(events: Sequence[Stored], hashes: Mapping[int, bytes]) -> Sequenc
     for stored in events:
         before = stored.seq - 1
         previous = Head(seq=before, hash=hashes.get(before, b"")) if before else START
-        if (problem := changed(stored, previous)) is not None:
+        if (problem := find_damage(stored, previous)) is not None:
             raise problem
     return events
 
 
-def changed(stored: Stored, previous: Head) -> DamagedLog | None:
+def find_damage(stored: Stored, previous: Head) -> DamagedLog | None:
     """Return the error for a damaged event after `previous`; None if it is intact."""
     problem = check(stored, previous)
     if problem is None:

@@ -32,7 +32,7 @@ from refold.store.group_commit import AppendRequest, Known, Outcome, commit, com
 from refold.store.protocol import Head, Lease, Record
 from refold.store.readable import Readable
 from refold.store.rows import translate_errors
-from refold.store.thread import Connection, seen_through
+from refold.store.thread import Connection, finish_despite_cancel
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -199,7 +199,7 @@ class Committer:
     async def _withdraw(self, append: Append) -> None:
         taken = append.taken
         if taken is not None:
-            await seen_through(lambda: asyncio.wait([taken]), taken.done)
+            await finish_despite_cancel(lambda: asyncio.wait([taken]), taken.done)
         elif append in self._waiting:
             self._waiting.remove(append)
 

@@ -24,7 +24,7 @@ _TRAILS = ("", "-wal", "-shm", "-journal")  # files that an interrupted SQLite l
 
 
 @contextmanager
-def written_beside(path: Path, *, force: bool = False) -> Generator[Path]:
+def write_atomically(path: Path, *, force: bool = False) -> Generator[Path]:
     """Yield a temporary path that is renamed to `path` on success and deleted on failure.
 
     Raises `WrongUse` if `path` exists on entry or at the end; with `force` only if it is not a regular file.

@@ -18,7 +18,7 @@ import msgspec
 from refold.reducers.errors import DamagedLog, WrongUse
 from refold.store import verify_bundle
 from refold.store.chain import START, check
-from refold.store.files import written_beside
+from refold.store.files import write_atomically
 from refold.store.protocol import Head, Origin, Seal, SealedHead, Store, Stored, UnknownRun
 from refold.store.seals import DamagedSeals, Prover, last_seal, leaf_of, leaves_of, same_head
 from refold.store.verify_bundle import (
@@ -107,7 +107,7 @@ async def pack(store: Store, runs: Collection[str], path: Path) -> Packed:
     seal = await last_seal(store)
     proofs = await _proofs(store, seal, chosen) if seal else None
     proven = proofs.runs if proofs else {}
-    with written_beside(path) as partial:
+    with write_atomically(path) as partial:
         with partial.open("wb") as file:
             with closing(_Writer(file)) as writer:
                 writer.add_first()

@@ -145,7 +145,7 @@ class SealResult(msgspec.Struct, frozen=True, kw_only=True):
     broken: tuple[BrokenRun, ...] = ()
 
 
-def kept(line: str) -> Kept:
+def parse_kept_line(line: str) -> Kept:
     """Parse a kept line. Raises `WrongUse`."""
     found = _LINE.fullmatch(line.strip())
     if found is None:

@@ -23,7 +23,7 @@ from refold.store.connection import PagedConnection
 from refold.store.readable import Bridge, DirectBridge
 
 
-async def seen_through(work: Callable[[], Awaitable[object]], over: Callable[[], bool]) -> None:
+async def finish_despite_cancel(work: Callable[[], Awaitable[object]], over: Callable[[], bool]) -> None:
     """Await `work` until `over()`, retrying after cancellation, and raise the cancellation afterwards.
 
     A shield stops only scopes. On asyncio a task may also be cancelled directly, as by `asyncio.timeout` or
@@ -72,7 +72,7 @@ class Connection:
     async def wait_submitted(self) -> None:
         """Wait until the thread has run everything submitted so far, even if cancelled repeatedly."""
         asked = self.asked
-        await seen_through(lambda: self.run(_nothing), lambda: self._functions.done >= asked)
+        await finish_despite_cancel(lambda: self.run(_nothing), lambda: self._functions.done >= asked)
 
     @property
     def idle(self) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from refold.reducers.errors import DamagedLog, WorldFailed, WrongUse
 from refold.store import MemoryStore, SqliteStore
 from refold.store import verify_bundle as reader
-from refold.store.bundles import NotABundle, is_bundle, reading, unpack
+from refold.store.bundles import NotABundle, is_bundle, open_bundle, unpack
 from refold.store.packer import pack
 from refold.store.protocol import Record, Seal, SealedHead, Stored, UnknownRun
 from refold.store.seals import DamagedSeals, leaf_of
@@ -77,7 +77,7 @@ async def test_unpacked_is_what_was_packed(bundle: Path, tmp_path: Path) -> None
         got = [event async for chunk in store.read("a") for event in chunk]
         runs = [run async for chunk in store.runs() for run, _ in chunk]
         due = await store.due(9)
-    with reading(bundle) as opened:
+    with open_bundle(bundle) as opened:
         want = list(opened.lines(opened.runs[0]))
     assert [(e.at, e.kind, e.body, e.content, e.salt, e.content_digest, e.hash) for e in got] == [
         (e.at, e.kind, e.body, e.content, e.salt, e.content_digest, e.hash) for e in want
@@ -277,7 +277,7 @@ def test_a_stored_event_is_whole(whole: bytes, tmp_path: Path) -> None:
 
     path = tmp_path / "b.zip"
     path.write_bytes(whole)
-    with reading(path) as opened:
+    with open_bundle(path) as opened:
         for run in opened.runs:
             head = Head(seq=0, hash=GENESIS)
             for each in opened.lines(run):

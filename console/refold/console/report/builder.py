@@ -30,7 +30,7 @@ from refold.reducers.state import RunState
 from refold.replay import figures, known
 from refold.replay.audit import Auditor, Finding
 from refold.replay.kinds.table import ROWS, kind_for, sentence
-from refold.replay.queries.rows import FIELDS, START, moved, row_of, side_of
+from refold.replay.queries.rows import FIELDS, START, advance_place, row_of, side_of
 from refold.replay.reader import Follower, Records, Step, follow
 from refold.replay.seen import Views
 from refold.replay.summary import RunSummary, Summing
@@ -64,7 +64,7 @@ class Packer:
             self._number(opinion.who),
             self._number(", ".join(opinion.said)),
             tuple((self._number(key), value) for key, value in opinion.saw.items()),
-            figures.cut(own, _MOST),
+            figures.shorten(own, _MOST),
         )
 
     def _number(self, word: str) -> int:
@@ -237,7 +237,7 @@ class PageRows(Follower["PageRows"]):
         return self.imported is not None and isinstance(event, ev.StateChanged) and not event.target.terminal
 
     def _select_fields(self, stored: Stored, event: ev.Event) -> dict[str, Any]:
-        self._place = moved(self._place, stored.at, event)
+        self._place = advance_place(self._place, stored.at, event)
         row = msgspec.to_builtins(row_of(stored, event, self._place))
         return {name: value for name, value in row.items() if name not in _TOLD}
 

@@ -240,7 +240,7 @@ def index(entries: Sequence[IndexEntry]) -> str:
     wrong = sum(bool(entry.wrong) for entry in entries)
     pages = {entry.about.run: entry.file for entry in entries if entry.file}
     alarm = (
-        f'<p class="alarm">{figures.counted(wrong, "run")} damaged or not fully readable</p>\n'
+        f'<p class="alarm">{figures.quantity(wrong, "run")} damaged or not fully readable</p>\n'
         if wrong
         else ""
     )
@@ -255,7 +255,7 @@ def index(entries: Sequence[IndexEntry]) -> str:
         script=script,
         heads="".join(heads),
         states="".join(f"<option>{html.escape(state)}</option>" for state in states),
-        title=figures.counted(len(entries), "run"),
+        title=figures.quantity(len(entries), "run"),
         style=style,
         alarm=alarm,
         rows="\n".join(rows),

@@ -20,7 +20,7 @@ from refold.reducers.events import Event, ModelResponded, RunStarted
 from refold.reducers.vocabulary import NANO, SOURCE_LABEL
 from refold.replay import known
 from refold.replay.kinds.table import kind_for, sentence
-from refold.replay.queries.rows import START, FlatEvent, moved, row_of
+from refold.replay.queries.rows import START, FlatEvent, advance_place, row_of
 from refold.replay.reader import Step, event_of, stored_events
 from refold.store.protocol import Store, Stored
 
@@ -170,7 +170,7 @@ class Table:
     def row(self, step: Step) -> TableRow:
         """Return the row of one event."""
         stored, event = step.stored, step.event
-        self._place = moved(self._place, stored.at, event)
+        self._place = advance_place(self._place, stored.at, event)
         if isinstance(event, RunStarted):
             self._about = {
                 "agent": event.agent or None,

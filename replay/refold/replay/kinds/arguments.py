@@ -103,7 +103,7 @@ def sole_argument(arguments: str) -> str:
     return only[0] if len(only) == 1 and only[0] else arguments
 
 
-def elided(text: str, most: int) -> str:
+def elide(text: str, most: int) -> str:
     """Shorten a text to one line of at most `most` characters, collapsing white space.
 
     The middle is cut out. A long command line keeps part of each command, including its verb.
@@ -129,7 +129,7 @@ def short_argument(arguments: str, most: int) -> str:
     if is_command and "\n" in said and (parts := commands.split(said)):
         line = "".join(joint + text for joint, text in parts)
         return line if len(line) <= most else commands.shorten(parts, most)
-    return elided(said, most)
+    return elide(said, most)
 
 
 def brief(text: str | None, most: int) -> str:
@@ -144,30 +144,30 @@ def brief(text: str | None, most: int) -> str:
 def format_call(name: str, arguments: str | None, most: int) -> str:
     """Format a call in one line: tool and main argument. `arguments` is None if erased."""
     said = ERASED if arguments is None else short_argument(arguments, most)
-    return f"{elided(name, 64)}  {said}".rstrip()
+    return f"{elide(name, 64)}  {said}".rstrip()
 
 
-def called_with(name: str, arguments: str | None, most: int) -> str:
+def format_full_call(name: str, arguments: str | None, most: int) -> str:
     """Format a call in one line with all arguments, each cut to `most` characters, for an approver."""
     given = None if arguments is None else _parse_arguments(arguments)
     main = main_argument(arguments or "")
     if arguments is None or not given or main == arguments.strip():
         return format_call(name, arguments, most)
     others = [
-        f"{each}={elided(_format_value(value), most)}"
+        f"{each}={elide(_format_value(value), most)}"
         for each, value in given.items()
         if _join_texts(value) != main
     ]
-    return f"{elided(name, 64)}  {', '.join([short_argument(arguments, most), *others])}"
+    return f"{elide(name, 64)}  {', '.join([short_argument(arguments, most), *others])}"
 
 
 def _format_value(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def calling(name: str, begun: str, most: int) -> str:
+def format_partial_call(name: str, begun: str, most: int) -> str:
     """Format a partly streamed call in one line: the tool and the main argument so far."""
-    return f"{elided(name, 64)}  {elided(partial_argument(begun), most)}".rstrip()
+    return f"{elide(name, 64)}  {elide(partial_argument(begun), most)}".rstrip()
 
 
 def _main(arguments: str, *, nested: bool) -> tuple[str, bool]:

@@ -18,9 +18,9 @@ SHOWN = 160
 def describe_start(event: ev.RunStarted) -> str:
     """Summarize a start: `openai:gpt-5, 3 tools, 2 messages; limits: 12 steps`."""
     untold = not event.tools and Unknown.TOOLS in event.unknown
-    tools = "tools not recorded" if untold else figures.counted(len(event.tools), "tool")
-    messages = figures.counted(len(event.messages), "message")
-    held = "limits not recorded" if SOURCE_LABEL in event.labels else limits(event.policy)
+    tools = "tools not recorded" if untold else figures.quantity(len(event.tools), "tool")
+    messages = figures.quantity(len(event.messages), "message")
+    held = "limits not recorded" if SOURCE_LABEL in event.labels else describe_limits(event.policy)
     return f"{event.model or 'model not recorded'}, {tools}, {messages}; {held}"
 
 
@@ -39,7 +39,7 @@ def describe_resumption(event: ev.RunResumed) -> str:
 def describe_request(event: ev.ModelRequested) -> str:
     """Summarize a request: `turn 3, attempt 2: messages 1-7, about 812 tokens`."""
     again = f", attempt {event.attempt}" if event.attempt > 1 else ""
-    tokens = figures.counted(event.input_tokens, "token")
+    tokens = figures.quantity(event.input_tokens, "token")
     return f"turn {event.step}{again}: {format_ranges(event.messages)}, about {tokens}"
 
 
@@ -52,7 +52,7 @@ def describe_cost(event: ev.ModelResponded | ev.SummaryReturned) -> str:
     return f"{counts}, {figures.dollars(event.cost_nanousd)}, {figures.seconds(known.took(event.duration))}"
 
 
-def answered(event: ev.ModelResponded) -> str:
+def describe_response(event: ev.ModelResponded) -> str:
     """Summarize a response: `812 in, 40 out, $0.0012, 2.1 s (end_turn)`."""
     return f"{describe_cost(event)} ({known.stopped(event)}){_describe_restart(event)}"
 
@@ -60,10 +60,10 @@ def answered(event: ev.ModelResponded) -> str:
 def quote_response(event: ev.ModelResponded) -> str:
     """Return the start of a response, and its calls."""
     text = brief(event.content.text if event.content else None, SHOWN)
-    return "; ".join([*([text] if text else []), *calls(event)]) or "nothing"
+    return "; ".join([*([text] if text else []), *list_calls(event)]) or "nothing"
 
 
-def calls(event: ev.ModelResponded, most: int = SHOWN) -> Iterator[str]:
+def list_calls(event: ev.ModelResponded, most: int = SHOWN) -> Iterator[str]:
     """Yield the calls of a response: `c2 read_file notes.md`."""
     texts = event.content.arguments if event.content else ()
     for place, call in enumerate(event.calls):
@@ -88,7 +88,7 @@ def _describe_restart(event: ev.ModelResponded | ev.ModelFailed) -> str:
     return ", starts over, repeating received text" if event.starts_over else ""
 
 
-def returned(event: ev.ToolReturned) -> str:
+def describe_result(event: ev.ToolReturned) -> str:
     """Summarize a result: `c2 ok, 1.2 KiB, 0.01 s`, or `c2 not_recorded`."""
     if not known.recorded(event):
         return f"{event.call} {known.outcome(event)}"
@@ -107,7 +107,7 @@ def describe_refusal(event: ev.ToolReturned) -> str:
     )
 
 
-def quoted_result(event: ev.ToolReturned, most: int = SHOWN) -> str:
+def quote_output(event: ev.ToolReturned, most: int = SHOWN) -> str:
     """Return the start of a tool's output."""
     return brief(event.content.output if event.content else None, most)
 
@@ -125,7 +125,7 @@ def describe_approval_request(event: ev.ApprovalRequested) -> str:
 def describe_summary_request(event: ev.SummaryRequested) -> str:
     """Summarize a request for a summary: the number of messages and the compaction step."""
     count = sum(last - first + 1 for first, last in event.messages)
-    return f"summary requested of {figures.counted(count, 'message')} ({event.name})"
+    return f"summary requested of {figures.quantity(count, 'message')} ({event.name})"
 
 
 def describe_retry(event: ev.RetryScheduled) -> str:
@@ -175,7 +175,7 @@ def describe_source_record(event: ev.SourceRecorded) -> str:
     return f"{brief(event.what, SHOWN)}{': ' if event.what else ''}{of}at {brief(event.position, SHOWN)}"
 
 
-def limits(policy: Policy) -> str:
+def describe_limits(policy: Policy) -> str:
     """Summarize a policy's limits."""
     told = [
         _limit_name(limit) + figures.amount(value, limit.unit) + _describe_unknowns(limit)

@@ -14,7 +14,7 @@ from refold.replay.kinds.sentences import list_texts
 from refold.replay.kinds.table import sentence
 from refold.replay.queries.conditions import Fits, Holds
 from refold.replay.queries.language import Question
-from refold.replay.queries.rows import START, FlatEvent, event_question, moved, row_of
+from refold.replay.queries.rows import START, FlatEvent, advance_place, event_question, row_of
 from refold.replay.reader import Step, Steps, stored_events
 from refold.store.bundles import whole_logs
 from refold.store.protocol import Store, Stored, UnknownRun
@@ -47,7 +47,7 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
     after: bool = False
 
 
-class Erased(NamedTuple):
+class ErasedCount(NamedTuple):
     """Number of events of a run whose match is unknown because their text was erased."""
 
     events: int
@@ -64,7 +64,7 @@ class Sieve:
         """Return the next step if it matches. Payloads are read only if needed. Raises as `Step.event`."""
         asks = "text" in self._asked.names
         event = step.event if asks else step.bare
-        self._place = moved(self._place, step.stored.at, event)
+        self._place = advance_place(self._place, step.stored.at, event)
         row = row_of(step.stored, event, self._place, text=asks)
         answer = self._asked.answer(row)
         if not answer:
@@ -111,7 +111,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 def look_through(
     shard: Shard, typed: str, most: int | None, *, hits: bool = True
-) -> Iterator[tuple[str, Hit | Erased | int | RefoldError]]:
+) -> Iterator[tuple[str, Hit | ErasedCount | int | RefoldError]]:
     """Yield the matches in each run of a shard, `most` at most, then their number.
 
     Problems that kept a log from being read or searched come first. Without `hits`, only they are yielded.
@@ -131,7 +131,7 @@ def look_through(
         except (Damaged, CannotJudge, UnknownRun) as error:
             yield run, error
         if sieve.erased:
-            yield run, Erased(sieve.erased)
+            yield run, ErasedCount(sieve.erased)
         yield run, count
 
 

@@ -118,7 +118,7 @@ class LogPlace(msgspec.Struct, frozen=True):
 START = LogPlace()
 
 
-def moved(place: LogPlace, at: int, event: ev.Event) -> LogPlace:
+def advance_place(place: LogPlace, at: int, event: ev.Event) -> LogPlace:
     """Return the place of the next event, recorded at time `at`, after the events that led to `place`."""
     if not place.began:
         place = replace(place, began=at)

@@ -278,12 +278,12 @@ def _record(each: WrittenEvent) -> Record:
     )
 
 
-def ever(holds: Callable[[RunState], bool], registry: Registry = BUILTIN) -> Callable[[Log], bool]:
+def make_property(holds: Callable[[RunState], bool], registry: Registry = BUILTIN) -> Callable[[Log], bool]:
     """Return a property: whether a condition on the state holds after some event of the log."""
     return lambda log: any(holds(state) for state in log.states(registry))
 
 
-class Parted(NamedTuple):
+class FirstDivergence(NamedTuple):
     """The first decision of a log that does not follow from its facts.
 
     `place` is the index of its fact, `how` the divergence, `order` the recorded kinds of decisions there. As
@@ -317,7 +317,7 @@ class Parted(NamedTuple):
         return replace(decision, **{name: getattr(recorded, name) for name in self.how.fields})
 
 
-def first_parting(events: Sequence[ev.Event], registry: Registry = BUILTIN) -> Parted | None:
+def find_first_divergence(events: Sequence[ev.Event], registry: Registry = BUILTIN) -> FirstDivergence | None:
     """Return the first decision of a log that does not follow from its facts, or None.
 
     Raises as `evolve`.
@@ -334,20 +334,20 @@ def first_parting(events: Sequence[ev.Event], registry: Registry = BUILTIN) -> P
             derived = [decision for decision, _ in rules_of(state)(state, first)]
             how = find_divergence(state, group, derived)
             if how is not None and not depends_on_unavailable(state, (*group, *derived)):
-                return Parted(facts, how, tuple(map(ev.kind_of, group)))
+                return FirstDivergence(facts, how, tuple(map(ev.kind_of, group)))
             facts += 1
         for decision in group:
             state = evolve(state, decision, registry)
     return None
 
 
-def parts_alike(wanted: Parted, registry: Registry = BUILTIN) -> Callable[[Log], bool]:
+def make_divergence_property(wanted: FirstDivergence, registry: Registry = BUILTIN) -> Callable[[Log], bool]:
     """Return a property: the first decision that does not follow differs in the same kind and fields."""
     marks = _marks(wanted)
 
     def shows(log: Log) -> bool:
         try:
-            first = first_parting([each.event for each in log.events], registry)
+            first = find_first_divergence([each.event for each in log.events], registry)
         except MissingTokenizer:
             raise
         except RefoldError:
@@ -357,5 +357,5 @@ def parts_alike(wanted: Parted, registry: Registry = BUILTIN) -> Callable[[Log],
     return shows
 
 
-def _marks(parted: Parted) -> tuple[DecisionDifference, str, set[str]]:
+def _marks(parted: FirstDivergence) -> tuple[DecisionDifference, str, set[str]]:
     return parted.how.difference, parted.how.kind, set(parted.how.fields)

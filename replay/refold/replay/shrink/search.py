@@ -101,7 +101,7 @@ class ShowsNothing(WrongUse):
         )
 
 
-async def told_of(store: Store, run: str) -> list[SaltedFact]:
+async def read_facts(store: Store, run: str) -> list[SaltedFact]:
     """Return the facts of a run with their salts, all in memory.
 
     Raises `UnknownRun`, `DamagedLog`, `NewerLog`.
@@ -122,8 +122,8 @@ def shrink_log(
     twist: Twist | None = None,
     most: int = 10_000,
 ) -> Log:
-    """Do `shrinking` with a function as the check. Raises `ShowsNothing`."""
-    steps = shrinking(run, told, registry=registry, twist=twist, most=most)
+    """Do `shrink_steps` with a function as the check. Raises `ShowsNothing`."""
+    steps = shrink_steps(run, told, registry=registry, twist=twist, most=most)
     try:
         log = next(steps)
         while True:
@@ -133,7 +133,7 @@ def shrink_log(
         return smallest
 
 
-def shrinking(
+def shrink_steps(
     run: str,
     told: Sequence[SaltedFact],
     *,

@@ -21,7 +21,7 @@ from refold.reducers.permissions.rules import PermissionRule
 from refold.reducers.policy import GuardConfig, Policy
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause
-from refold.replay.kinds.arguments import ERASED, elided, main_argument
+from refold.replay.kinds.arguments import ERASED, elide, main_argument
 from refold.replay.whatif.mismatches import Mismatch, MismatchKind
 from refold.store.protocol import Origin
 
@@ -102,8 +102,8 @@ class LatestCalls:
                     continue
             if found is not None and call in self._calls:
                 tool, text = self._calls[call]
-                said = ERASED if text is None else elided(main_argument(text), _SHOWN)
-                return Subject(call, elided(tool, 64), said, *found)
+                said = ERASED if text is None else elide(main_argument(text), _SHOWN)
+                return Subject(call, elide(tool, 64), said, *found)
         return None
 
 

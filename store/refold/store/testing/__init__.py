@@ -13,6 +13,6 @@ failed assertions, call `pytest.register_assert_rewrite("refold.store.testing")`
 """
 
 from refold.store.testing.conformance import StoreConformance
-from refold.store.testing.logs import append, events, record, records, said, take
+from refold.store.testing.logs import append, events, record, records, shared_fields, take
 
-__all__ = ["StoreConformance", "append", "events", "record", "records", "said", "take"]
+__all__ = ["StoreConformance", "append", "events", "record", "records", "shared_fields", "take"]

@@ -20,7 +20,7 @@ from refold.store.protocol import (
     Store,
     StoreError,
 )
-from refold.store.testing.logs import Promises, append, events, record, records, said, take
+from refold.store.testing.logs import Promises, append, events, record, records, shared_fields, take
 
 # ruff: noqa: SIM300 - the expected value is on the left
 
@@ -237,10 +237,12 @@ class GroupPromises(Promises):
                 tasks.start_soon(live, store, f"run-{number}", number)
         for number in range(RUNS):
             wanted = [
-                said(each) for turn in range(TURNS) for each in records(1 + (number + turn) % 4, 100 * turn)
+                shared_fields(each)
+                for turn in range(TURNS)
+                for each in records(1 + (number + turn) % 4, 100 * turn)
             ]
             got, previous = await events(store, f"run-{number}"), START
-            assert wanted == [said(event) for event in got]
+            assert wanted == [shared_fields(event) for event in got]
             for event in got:
                 assert check(event, previous) is None
                 previous = event

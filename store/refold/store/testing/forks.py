@@ -9,7 +9,7 @@ from refold.reducers.errors import WrongUse
 from refold.store.chain import START, check
 from refold.store.checks import MOST_ANCESTORS
 from refold.store.protocol import Conflict, Head, LeaseLost, Origin, Record, Snapshot, Store
-from refold.store.testing.logs import MEGABYTE, Promises, append, events, record, records, said, take
+from refold.store.testing.logs import MEGABYTE, Promises, append, events, record, records, shared_fields, take
 
 
 def forked(parent: str, seq: int, hashed: bytes) -> Record:
@@ -205,4 +205,6 @@ class ForkPromises(Promises):
         await append(store, "r", records(5))
         await fork(store, "r", 5, "f")
         await append(store, "f", records(3, 70))
-        assert [said(each) for each in records(3, 70)] == [said(e) for e in (await events(store, "f"))[8:]]
+        assert [shared_fields(each) for each in records(3, 70)] == [
+            shared_fields(e) for e in (await events(store, "f"))[8:]
+        ]

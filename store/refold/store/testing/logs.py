@@ -43,7 +43,7 @@ async def events(
     return [event async for chunk in store.read(run, after, upto, checked=checked) for event in chunk]
 
 
-def said(event: Stored | Record) -> tuple[int, str, bytes, bytes | None]:
+def shared_fields(event: Stored | Record) -> tuple[int, str, bytes, bytes | None]:
     """Return the fields that a record shares with its stored event, without the salt."""
     return event.at, event.kind, event.body, event.content
 
@@ -84,7 +84,7 @@ class LogPromises(Promises):
         await append(store, "r", new[3:4])
         await append(store, "r", new[4:])
         got = await events(store, "r")
-        assert [said(r) for r in new] == [said(e) for e in got]
+        assert [shared_fields(r) for r in new] == [shared_fields(e) for e in got]
         assert [("r", n) for n in range(1, 8)] == [(e.run, e.seq) for e in got]
         assert [r.salt if r.content is not None else b"" for r in new] == [e.salt for e in got]
 
@@ -98,7 +98,7 @@ class LogPromises(Promises):
         await append(store, run, [new])
         (got,) = await events(store, run)
         listed = [name async for chunk in store.runs() for name, _ in chunk]
-        assert said(new) == said(got)
+        assert shared_fields(new) == shared_fields(got)
         assert ([run], run) == (listed, got.run)
 
     async def test_nothing_is_wrong_with_what_was_appended(self, store: Store) -> None:
@@ -301,8 +301,8 @@ class LogPromises(Promises):
             for n, name in enumerate(names):
                 tasks.start_soon(live, store, name, 1 + n * 7)
         for n, name in enumerate(names):
-            wanted = [said(r) for r in records(5 * (1 + n * 7))]
-            assert wanted == [said(e) for e in await events(store, name)]
+            wanted = [shared_fields(r) for r in records(5 * (1 + n * 7))]
+            assert wanted == [shared_fields(e) for e in await events(store, name)]
 
     async def test_a_conflict_touches_no_other_run(self, store: Store) -> None:
         """All appends of one run succeed while all those of another fail."""
