@@ -51,6 +51,7 @@ AN_ADDRESS = f"@e{EDITED + 2}"
 
 # For each command that reads a run, what is typed behind it. RUN stands for the run, FILE for one that is not
 # there yet.
+PERMISSIONS = Path(__file__).parents[1] / "support" / "rules.yaml"
 READS: Mapping[str, Sequence[str]] = {
     "ls": ["", "--state completed", "--since 1d"],
     "show": ["RUN", "RUN --all", "RUN --raw", "RUN --filter type:tool", f"RUN{AN_ADDRESS}", f"RUN@e{EDITED}", "RUN@t2"],
@@ -61,6 +62,8 @@ READS: Mapping[str, Sequence[str]] = {
     "grep": ["nothing RUN", "type:wait RUN", "type:wait --all", "--count nothing"],
     "stats": ["RUN", "", "--where turn:..1 RUN"],
     "whatif": ["RUN --policy hermes", "--all --policy hermes", "RUN@t2 --view --policy hermes"],
+    "rules": ["RUN --policy LIST", "--all --policy LIST"],
+    "touched": ["RUN"],
     "bisect": ["RUN --when steps>=9", f"RUN --versus {OTHER}"],
     "blame": ["RUN spent.steps"],
     "shrink": ["RUN --when steps>=1 --out FILE.db"],
@@ -133,7 +136,10 @@ def ask(written: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     def asked(words: str, run: str, statements: Sequence[str]) -> Ran:
         path.write_bytes(written)
         edited(path, *statements)
-        typed = [word.replace("RUN", run).replace("FILE", "made") for word in words.split()]
+        typed = [
+            word.replace("RUN", run).replace("FILE", "made").replace("LIST", str(PERMISSIONS))
+            for word in words.split()
+        ]
         return refold(*typed, "--store", path)
 
     return asked
@@ -183,7 +189,10 @@ def test_what_was_erased_was_not_edited(words: str, ask: Callable[..., Ran], tmp
     """Of a log in which words were erased nothing is said but that."""
     erasing = ask(f"erase RUN@e{EDITED} --why x --yes", RUN, [])
     assert 0 == erasing.code, erasing
-    typed = [word.replace("RUN", RUN).replace("FILE", "made") for word in words.split()]
+    typed = [
+        word.replace("RUN", RUN).replace("FILE", "made").replace("LIST", str(PERMISSIONS))
+        for word in words.split()
+    ]
     ran = refold(*typed, "--store", tmp_path / "runs.db")
     assert ran.code != 3, ran
     assert STANDING not in ran.out + ran.err, ran

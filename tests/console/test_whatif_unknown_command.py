@@ -84,7 +84,7 @@ def test_a_call_in_a_form_that_is_not_known(
     rows = [{"role": "user", "content": "Clean up."}, {"role": "assistant", **STRANGE[message]}]
     file.write_text(json.dumps([*rows, {"role": "assistant", "content": "Done."}]))
     said = refold("import", file, "--store", store)
-    assert (1, True) == (said.code, "looks like a call" in said.out)
+    assert (1, True) == (said.code, "may be a call" in said.out)
     assert 125 == refold("whatif", "@last", "--set", "limits.step=9", "--store", store).code
 
 
