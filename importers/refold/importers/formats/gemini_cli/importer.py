@@ -1,4 +1,4 @@
-"""Gemini CLI chats: messages with thoughts, tokens and calls, each result inside its call."""
+"""Gemini CLI chats: messages with thoughts, token counts and calls; each result is inside its call."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -59,16 +59,16 @@ from refold.reducers.vocabulary import Role, ToolError
 
 _TOKENS = UsageNames(input=("input",), output=("output",), cache_read=("cached",), reasoning=("thoughts",))
 Shown = tuple[str, str]
-"""Whose a message is that the model is shown, and its text."""
+"""Who sent a message that the prompt contains (`user` or `gemini`), and its text."""
 
 
 class GeminiCli:
-    """The importer of Gemini CLI's chat files, documents and logs."""
+    """The importer of Gemini CLI's chat files: JSON documents and JSONL logs."""
 
     name = "gemini_cli"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By its header, or by messages of type `gemini`."""
+        """Recognise a chat by its header, or by messages of type `gemini`."""
         head = source.head()
         if not head.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{"):
             return None
@@ -85,12 +85,12 @@ class GeminiCli:
         )
 
     def items(self, source: Source) -> Iterator[Item]:
-        """The one run of the file."""
+        """Yield the items of the file's single run."""
         return gather(_items(source))
 
 
 def _items(source: Source) -> Iterator[Item | Noise]:
-    # A document is in memory whole in any case, and a message of a log counts as it was written last.
+    # The list costs little: a document is in memory anyway, and a log needs the last version of each message.
     found = list(records(source))
     header = next((it for it in found if isinstance(it, GeminiRecord) and it.what == "header"), None)
     begin = "line 1" if is_log(source) else "$"
@@ -99,23 +99,24 @@ def _items(source: Source) -> Iterator[Item | Noise]:
 
 
 class _Chat:
-    """One reading of a chat. `answered`: the results that were told, by their calls; `shown`: the keys of
-    what the model is shown.
+    """A reader of one chat.
 
-    `resumed`: the chat was opened again, and nobody said anything since.
+    `answered` maps calls to their results. `shown` has the keys of the messages in the current prompt. `told`
+    has the JSON texts of unmapped message parts that were already recorded. `resumed`: the chat was reopened,
+    and no user or model message followed yet.
     """
 
     def __init__(self, begin: str) -> None:
         self.times, self.last = Times(), begin
-        # A call is written only once it has ended: an answer without one may have been cut off in its tool,
-        # or amid its words.
+        # A call is written only when it has ended. So a response without calls may have been cut off while its
+        # tool ran, or while it was streamed.
         self.ending = Ending(silent="unknown", rule=_end_of_chat)
         self.spoken = self.resumed = False
         self.answered: dict[str, str] = {}
         self.told, self.shown = set[str](), list[Shown]()
 
     def items(self, found: Sequence[GeminiRecord | Noise | Unread]) -> Iterator[Item | Noise]:
-        """All but the beginning."""
+        """Yield everything after the start of the run."""
         for place, record in enumerate(found):
             if isinstance(record, GeminiRecord):
                 self.last = record.position
@@ -183,7 +184,7 @@ class _Chat:
         lost = [*place.subagent_calls(at(call, "resultDisplay"))]
         result = take_result(call)
         failed = failed_of(status, result) if done else None
-        # It has no message of its own.
+        # A result in `toolCalls` is not a message of its own.
         errors = failed not in (None, False, ToolError.CANCELLED) if done else status == "error"
         counts = Counted(results=int(done), errors=int(errors))
         if done:
@@ -202,8 +203,9 @@ class _Chat:
         return self.answered.get(result.call) == result.text
 
     def _responses(self, message: JSON, place: Place) -> Iterator[Item]:
-        """Results as they were sent: those that their calls have already are no news, and none is what a
-        person said.
+        """Yield the results that a user message sends to the model, unless their calls already contain them.
+
+        The text beside them is from the harness, not from the user.
         """
         results = take_responses(message)
         said = take_said(message)
@@ -220,12 +222,11 @@ class _Chat:
             yield place.with_counts(Counted(tool=1)).remark("sent", rest=_left_of(message))
 
     def _replaced(self, record: GeminiRecord, following: GeminiRecord | None) -> Item:
-        """What the model is shown from here on: the chat was compressed, a turn taken out of it, or it was
-        opened again.
+        """Return the new prompt: the chat was compressed, a turn was removed, or the chat was reopened.
 
-        What is left of the messages in it is kept once: they are there each time. The chat may be compressed
-        between the results of a batch and the request that sends them: then they are in the record that
-        follows.
+        Each replacement repeats all messages, so their unmapped parts are recorded only once. The CLI may
+        compress the chat between the results of a batch and the request that sends them. Then the results are
+        in the next record.
         """
         shown: list[Message] = []
         for message in record.messages():
@@ -249,7 +250,7 @@ _WHOSE = {Role.USER: "user", Role.ASSISTANT: "gemini"}
 
 
 def _take_shown(message: JSON) -> Iterator[Message]:
-    """What the model is shown of a message of the chat."""
+    """Yield the prompt messages that a message of the chat becomes."""
     if text(message, "type") == "user":
         results, said = take_responses(message), take_said(message)
         yield from map(_shown, results)
@@ -261,11 +262,14 @@ def _take_shown(message: JSON) -> Iterator[Message]:
 
 
 def _end_of_chat(item: Item | Noise) -> End | None:
-    """What the end of a chat shows beside: it was never begun, or its last answer was cut off."""
+    """Return the end that the last item shows if the general rules do not apply.
+
+    Either the chat has no prompt, or its last response was cut off.
+    """
     if isinstance(item, Answered) and '"tokens":null' in item.rest:
         return "unknown", "last response has no token counts: cut off"
     if isinstance(item, Said) and item.counts is not None and item.counts.tool:
-        return RESULT  # words that were sent with results
+        return RESULT  # text that was sent with results
     if isinstance(item, Said) and item.text.startswith(INJECTED[0]):
         return "unknown", "only the CLI's own messages before a chat; no prompt"
     return None
@@ -276,7 +280,7 @@ def _shown(result: GeminiResponse) -> Message:
 
 
 def _sent(record: GeminiRecord) -> list[GeminiResponse]:
-    """The results that a message sends, which stay in it."""
+    """Return the results that a message sends to the model, without taking them out of it."""
     sends = record.what == "message" and not record.left and holds_responses(record.value)
     return take_responses(deepcopy(record.value)) if sends else []
 
@@ -295,7 +299,7 @@ def _began(header: GeminiRecord | None, position: str, model: str) -> RunBegan:
         key=key,
         model=model,
         agent="gemini-cli",
-        # Its file does not say whose subagent it is: the result of the call that began it does.
+        # The file does not name the parent run. The result of the call that started the subagent does.
         labels={PARENT_LABEL: ""} if text(value, "kind") == "subagent" else {},
         unsaid=("cache_write_tokens",),
     )
@@ -319,16 +323,16 @@ def _beside(message: JSON, place: Place) -> Iterator[Item]:
 
 
 def _left_of(message: JSON) -> str:
-    """JSON text of what is left of a message beside its type and its time, which its item has."""
+    """Return the unmapped rest of a message as JSON text, without its type and time, which the item has."""
     take(message, "type")
     take_time(message, "timestamp")
     return rest(message)
 
 
 def _take_usage(message: JSON) -> Usage | None:
-    """The usage of a model message.
+    """Take the usage of a model message.
 
-    `output` leaves out the thoughts there, here it has them; `input` has the cached.
+    Gemini CLI's `output` excludes reasoning tokens, ours includes them; its `input` includes cached tokens.
     """
     used = _TOKENS.take(message, "tokens")
     return used and msgspec.structs.replace(used, output=used.output + used.reasoning)

@@ -1,16 +1,15 @@
-"""Messages of Gemini CLI by their parts, the two ways in which it writes a chat, and how its shell ends a
-result.
+"""Gemini CLI messages and their parts, chat logs and chat documents, and the output of its shell tool.
 
-In the log a message is written anew whenever it changes (a call gets its result, tokens arrive), under its
-id; its last version counts, in its first place. `$set` changes the header, or replaces what the model is
-shown; `$rewindTo` takes back a message and all after it.
+A log contains a message again, under the same id, each time it changes: a call gets its result, or token
+counts arrive. The last version counts, at the position of the first. `$set` changes the header or replaces
+the prompt; `$rewindTo` withdraws a message and all later ones.
 
-The lines come after the command's own output, so the last block of them is the tool's. Source:
-`run_shell_command` of Gemini CLI 0.61 and of Qwen Code 0.15.
+The shell tool appends status lines to the command's output. So only the last block of such lines is the
+tool's. Source: `run_shell_command` of Gemini CLI 0.61 and of Qwen Code 0.15.
 
-A call and its result may stand in both: in `toolCalls` of the model's message, and since 0.50 or so as
-`functionCall` and `functionResponse` parts of the messages that went over the wire. The ids are the same in a
-file.
+A call and its result may be recorded twice: in `toolCalls` of the model's message, and since about 0.50 as
+`functionCall` and `functionResponse` parts of the messages sent to and received from the API. The ids match
+within a file.
 """
 
 import re
@@ -54,13 +53,13 @@ from refold.reducers.text import clean
 from refold.reducers.vocabulary import Refuser, Role, ToolError
 
 MOST_LOOKED = 20
-"""Rows by which a log is told from a document."""
+"""The number of rows read to distinguish a log from a document."""
 
 _KEYS = ("sessionId", "id", "type", "$set", "$rewindTo")
 
 
 class GeminiRecord(msgspec.Struct, frozen=True):
-    """A message or a patch of the chat, where it stands. `left`: the person took it back later."""
+    """A message or a patch of the chat, with its position. `left`: the user withdrew it later."""
 
     what: Literal["header", "message", "replaced"]
     position: str
@@ -68,18 +67,19 @@ class GeminiRecord(msgspec.Struct, frozen=True):
     left: bool = False
 
     def messages(self) -> Iterator[JSON]:
-        """The messages in it, or the one that it is; of which all was taken are gone from it once the last
-        was asked for.
+        """Yield the messages in this record, or the record itself if it is a message.
+
+        Messages of which everything was taken are removed from the record after the last one was yielded.
         """
         return take_each(self.value, "$set", "messages") if self.what == "replaced" else iter([self.value])
 
 
 def is_log(source: Source) -> bool:
-    """Whether objects of their own stand on the first lines: a document has one, which is all there is.
+    """Return whether the source is a log, with one object on each line, not a single document.
 
-    Where the first line is no object, the rest of a log may follow a damaged header, or a document goes on
-    over lines, and a line of it may well hold a message: then it is a document if it reads as one beyond that
-    line.
+    If the first line is not an object, it may be the damaged header of a log, or the start of a document that
+    spans several lines, one of which may contain a message. Then the source is a document if it parses as one
+    beyond that line.
     """
     looked = first_rows(source, MOST_LOOKED)
     found = [isinstance(row, Row) and any(key in row.value for key in _KEYS) for row in looked]
@@ -93,7 +93,7 @@ def is_log(source: Source) -> bool:
 
 
 def records(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
-    """What a chat says, in its order; noise of a log in its place."""
+    """Yield the records of a chat in order, with the noise of a log at its position."""
     return _of_log(source) if is_log(source) else _of_document(source)
 
 
@@ -101,7 +101,7 @@ def _of_document(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
     try:
         read = document(source, ("messages",))
     except BadTranscript:
-        # Not one bracket of a chat: each line is reported by itself.
+        # The file is not JSON: each line is reported separately.
         yield from (found.noise() if isinstance(found, Row) else found for found in Rows(source))
         return
     listed, header = take_rows(read.value, "messages"), table(read.value)
@@ -122,7 +122,7 @@ def _of_document(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
 
 
 class _RecordLog:
-    """The state of a log as it grows: which messages stand, in order."""
+    """The state of a log while it is read: the messages in effect, in order."""
 
     def __init__(self) -> None:
         self.latest: dict[str, JSON] = {}
@@ -130,10 +130,10 @@ class _RecordLog:
         self.left: set[str] = set()
 
     def read(self, value: JSON) -> None:
-        """Go on by a row."""
+        """Update the state with one row."""
         if isinstance(target := at(value, "$rewindTo"), str):
             ids = list(self.standing)
-            # What nobody knows takes all back, as the CLI does.
+            # An unknown id withdraws all messages, as in the CLI.
             gone = ids[ids.index(target) :] if target in self.standing else ids
             self.left.update(gone)
             for id_ in gone:
@@ -160,13 +160,13 @@ def _of_log(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
         begun = begun or not isinstance(found, Noise)
         yield found
         if isinstance(found, GeminiRecord) and found.what == "message" and found.value != row.value:
-            yield row.noise("repeated")  # it was written anew: told is what it became
+            yield row.noise("repeated")  # an earlier version of the message yielded above
         if "sessionId" in row.value:
             yield from _inside(row, seen)
 
 
 def _gone(row: Row, log: _RecordLog) -> Iterator[Unread]:
-    """That calls of an earlier version of a message are not in its last one."""
+    """Report calls that an earlier version of a message had and the last version does not have."""
     listed = rows(log.latest.get(text(row.value, "id"), row.value), "toolCalls")
     stayed = {text(call, "id") for call in listed}
     gone = sum(text(call, "id") not in stayed for call in rows(row.value, "toolCalls"))
@@ -188,7 +188,9 @@ def _record(row: Row, log: _RecordLog, seen: set[str], *, begun: bool) -> Gemini
 
 
 def _inside(row: Row, seen: set[str]) -> Iterator[GeminiRecord | Noise]:
-    """The messages of a document that stands in a line of a log: it was written as one before."""
+    """Yield the messages of a document that is on one line of a log: older versions wrote the chat as a
+    document.
+    """
     for place, message in enumerate(rows(row.value, "messages")):
         if (id_ := text(message, "id")) not in seen:
             seen.update({id_} - {""})
@@ -198,7 +200,7 @@ def _inside(row: Row, seen: set[str]) -> Iterator[GeminiRecord | Noise]:
 
 
 def _patch(row: Row, *, begun: bool) -> GeminiRecord | Noise:
-    """The header, or a change of it. One with messages says what the model is shown from there on."""
+    """Return the header or a change of it. A change with messages replaces the prompt from there on."""
     if rows(row.value, "$set", "messages"):
         return GeminiRecord("replaced", row.position, row.value)
     if "sessionId" in row.value and not begun:
@@ -209,7 +211,7 @@ def _patch(row: Row, *, begun: bool) -> GeminiRecord | Noise:
 
 
 TOOL = "run_shell_command"
-"""The name of the shell tool in both."""
+"""The name of the shell tool in both CLIs."""
 
 _LINE = re.compile(r"^(Error|Exit Code|Signal|Background PIDs|Process Group PGID): (.*)$", re.MULTILINE)
 _CUT_OFF = re.compile(
@@ -220,9 +222,9 @@ _NO_SIGNAL = (_NONE, "0")
 
 
 def shell_failed(output: str) -> ToolError | bool | None:
-    """Whether a command failed, or how it was cut off; None where the output does not say.
+    """Return whether a command failed or how it was stopped, or None if the output does not show it.
 
-    Gemini CLI leaves the exit code out where it is 0, and then still names the process group.
+    Gemini CLI omits the exit code if it is 0, but still prints the process group.
     """
     if cut_off := _CUT_OFF.match(output):
         return ToolError.TIMEOUT if cut_off[1] else ToolError.CANCELLED
@@ -247,17 +249,16 @@ def _last_block(output: str) -> dict[str, str]:
 
 
 INJECTED = ("<session_context>", "<state_snapshot>")
-"""How messages begin that the CLI puts there in the user's place."""
+"""Prefixes of messages that the CLI adds in the user's role."""
 
 _BESIDE = (
     "args", "result", "resultDisplay", "timestamp", "agentId", "displayName", "description",
     "renderOutputAsMarkdown",
 )  # fmt: skip
-"""Keys of a call in `toolCalls` that hold no arguments, once those were taken."""
+"""Keys of a call in `toolCalls` that are not arguments, when `args` was taken."""
 _RESPONSE = "functionResponse"
 _FAILED: dict[str, ToolError | bool] = {"success": False, "error": True, "cancelled": ToolError.CANCELLED}
-# The CLI's own words at the beginning of an error: the first that fits holds. Output of a tool never stands
-# there alone.
+# Texts of the CLI at the start of an error; the first match counts. Tool output never starts an error text.
 _WORDS: tuple[tuple[re.Pattern[str], ToolError | Refuser], ...] = (
     (re.compile(r"Tool execution blocked: "), Refuser.HOOK),
     (re.compile(r"Tool execution (?:for \".{1,200}\" )?denied by policy\."), Refuser.RULE),
@@ -269,20 +270,20 @@ _WORDS: tuple[tuple[re.Pattern[str], ToolError | Refuser], ...] = (
 
 
 def take_said(message: JSON) -> str:
-    """The text of a content: text, a part, or parts; a part that is no text is named where it stood."""
+    """Take the text of a content: a string, a part, or a list of parts. Other parts become placeholders."""
     if part := table(message, "content"):
         table(message)["content"] = [part]
     return take_words(message, "content")
 
 
 def is_answered(call: JSON) -> bool:
-    """Whether a call of `toolCalls` has its result: it lies inside it."""
+    """Return whether a call of `toolCalls` contains its result."""
     result = at(call, "result")
     return bool(result) if isinstance(result, list | str) else isinstance(result, dict)
 
 
 def holds_responses(message: JSON) -> bool:
-    """Whether parts of a content are results."""
+    """Return whether a content has parts that are results."""
     return any(table(part, _RESPONSE) for part in _parts(message))
 
 
@@ -292,7 +293,7 @@ def _parts(message: JSON) -> Sequence[JSON]:
 
 
 def _take_parts(message: JSON, name: str) -> list[JSON]:
-    """The parts of a content that have this key, taken out of it."""
+    """Take the parts of a content that have this key."""
     parts = _parts(message)
     found = [part for part in parts if table(part, name)]
     if found:
@@ -302,14 +303,16 @@ def _take_parts(message: JSON, name: str) -> list[JSON]:
 
 
 def put_back(message: JSON, parts: Sequence[JSON]) -> None:
-    """Put what is left of parts behind the content that they were taken from."""
+    """Append the unmapped rests of parts to the content from which they were taken."""
     if left := [part for part in parts if part]:
         content = at(message, "content")
         table(message)["content"] = [*(content if isinstance(content, list) else []), *left]
 
 
 def take_answer(message: JSON) -> Message:
-    """What the model said, thought and asked for; of the calls in `toolCalls` their arguments are taken."""
+    """Take the text, reasoning and calls of a response; of the calls in `toolCalls` only the arguments are
+    taken.
+    """
     wire = _take_parts(message, "functionCall")
     said, thought = take_said(message), _take_thoughts(message)
     listed = [
@@ -340,9 +343,7 @@ def _take_thoughts(message: JSON) -> str:
 
 
 def take_result(call: JSON) -> Message:
-    """What the model was shown of a result in `toolCalls`, which is taken out of the call with its name and
-    its id.
-    """
+    """Take a result in `toolCalls` as the prompt contains it, with the call's name and id."""
     id_, name = take_text(call, "id"), take_text(call, "name")
     result = at(call, "result")
     parts = take_each(call, "result") if isinstance(result, list) else [result]
@@ -352,7 +353,7 @@ def take_result(call: JSON) -> Message:
 
 
 class GeminiResponse(NamedTuple):
-    """A result as it was sent: `failed` by its own key, None where that does not say."""
+    """A result as it was sent to the model. `failed` comes from its own keys, None if they do not show it."""
 
     call: str
     name: str
@@ -361,7 +362,7 @@ class GeminiResponse(NamedTuple):
 
 
 def take_responses(message: JSON) -> list[GeminiResponse]:
-    """The results among the parts of a content, taken out of it."""
+    """Take the results among the parts of a content."""
     parts, found = _take_parts(message, _RESPONSE), list[GeminiResponse]()
     for part in parts:
         id_, name = text(part, _RESPONSE, "id"), text(part, _RESPONSE, "name")
@@ -388,9 +389,9 @@ def _take_response(part: JSON, call: str, name: str) -> str:
 
 
 def failed_of(status: str, result: Message) -> ToolError | Refuser | bool | None:
-    """Whether a call failed, or how, or who refused it; None: nothing says so.
+    """Return whether a call failed, how it failed or who refused it, or None if the status is not recorded.
 
-    A command that fails has the status `success`.
+    A shell command that fails has the status `success`.
     """
     failed = _FAILED.get(status)
     if failed is False and result.name == TOOL:

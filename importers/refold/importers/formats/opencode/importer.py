@@ -1,16 +1,16 @@
-"""OpenCode sessions as it exports them: `{info, messages: [{info, parts}]}`, or the list of messages alone.
+"""OpenCode sessions as exported: `{info, messages: [{info, parts}]}`, or only the list of messages.
 
-What was called and what came of it are one part, `tool`, with its state. A message is one response as a rule;
-where more than one `step-finish` stands in it, it is as many. A message that fails before anything of it
-arrived is a failed request.
+A call and its result are one part, `tool`, with a state. A message is usually one response; a message with
+several `step-finish` parts is several responses. A message that fails before any of it arrived is a failed
+request.
 
-A compaction is a part of a person's message, and the answer with `summary` behind it: later requests show
-that, and what stands before it from `tail_start_id` on. What a person took back stands from `revert` of the
-session on until the next prompt drops it: it is counted, and kept beside the log.
+A compaction is a part of a user message, followed by a response with `summary`. Later requests contain that
+response and the earlier messages from `tail_start_id` on. Messages from `revert` of the session on were
+withdrawn by the user; the next prompt drops them. They are counted, and recorded only as remarks.
 
-Counted: messages by their role, an answer for each response; results have no messages of their own. Tokens as
-each `step-finish` tells them; there the input leaves out what was cached, and the output what was thought.
-Times are milliseconds.
+Counts: messages by role, one response for each step; results are not messages. Tokens are those of each
+`step-finish`: its input excludes cached tokens and its output excludes reasoning tokens. Times are in
+milliseconds.
 """
 
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ class OpenCode:
     name = "opencode"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By messages with parts of a session, or by the session's own header."""
+        """Recognise an export by messages with parts, or by the header of the session."""
         head = beginning(source)
         first = at(head, 0) if isinstance(head, list) else at(head, "messages", 0)
         if {"info", "parts"} <= table(first).keys() and text(first, "info", "role"):
@@ -62,13 +62,13 @@ class OpenCode:
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """The one run of the document."""
+        """Yield the items of the document's single run."""
         read = document(source, ("messages",), ("messages", ANY, "parts"), (), (ANY, "parts"))
         run = _OpenCodeRun(read.value)
         if not (run.messages or read.problem or "info" in table(read.value)):
             raise BadTranscript(source.name, "$", "neither a session nor messages in the file")
         yield from run.items()
-        # What could not be read is told before the end.
+        # Unreadable parts are reported before the end.
         yield from read.cut()
         yield run.ended
 
@@ -77,7 +77,10 @@ OPENCODE = OpenCode()
 
 
 class _OpenCodeRun:
-    """A session, and where its messages stand. `standing`: how many of them nobody took back."""
+    """A session and the positions of its messages.
+
+    `standing`: the number of messages that were not withdrawn.
+    """
 
     def __init__(self, value: JSON) -> None:
         self.value, self.info = value, at(value, "info")
@@ -89,12 +92,12 @@ class _OpenCodeRun:
         self.key = text(self.info, "id") or text(first, "info", "sessionID") or "session"
         taken = text(self.info, "revert", "messageID")
         self.standing = self.ids.index(taken) if taken and taken in self.ids else len(self.ids)
-        # The message itself stays where only some parts of it were taken back.
+        # If only some parts of a message were withdrawn, the message itself stays.
         self.standing += bool(text(self.info, "revert", "partID"))
         self.ended = self._ended()
 
     def items(self) -> Iterator[Item]:
-        """All of it but its end."""
+        """Yield everything but the end of the run."""
         models = (text(message, "info", "modelID") for message in self.messages)
         take_if(self.info, "id", self.key)
         labels = {name: label for name in _LABELS if (label := take_text(self.info, name))}
@@ -124,7 +127,9 @@ class _OpenCodeRun:
                     yield self._compacted(message, where)
 
     def _compacted(self, message: JSON, where: Place) -> Item:
-        """What a summary leaves: the prompt that asked for it, itself, and before them what was to stay."""
+        """Return the cut of a compaction: the kept messages, the prompt that requested the summary, and the
+        summary.
+        """
         asked = self._index(text(message, "info", "parentID"))
         parts = rows(self.messages[asked], "parts") if asked is not None else ()
         tails = (self._index(text(part, "tail_start_id")) for part in parts)
@@ -133,7 +138,9 @@ class _OpenCodeRun:
         return Cut(*where.common(), why="compaction", tail=tail)
 
     def _overflowed(self, index: int) -> bool:
-        """Whether the message behind this one asks for a compaction because a request was too long."""
+        """Return whether the next message requests a compaction because a request exceeded the context
+        window.
+        """
         following = self.messages[index + 1] if index + 1 < len(self.messages) else None
         return any(at(part, "overflow") is True for part in rows(following, "parts"))
 
@@ -141,7 +148,7 @@ class _OpenCodeRun:
         return self.ids.index(id_) if id_ and id_ in self.ids else None
 
     def _ended(self) -> Item:
-        """How it ended."""
+        """Return the end of the run."""
         told = (at(message, "info", "time") for message in self.messages)
         said = [count for time in told for name in ("created", "completed") if (count := number(time, name))]
         place = Place(f"{self.place}[{len(self.ids) - 1}]" if self.ids else self.place)

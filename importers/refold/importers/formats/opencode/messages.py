@@ -1,9 +1,8 @@
-"""Messages of OpenCode: a person's with its parts, and answers with their calls, each with its state and what
-came of it.
+"""OpenCode messages: user messages with their parts, and responses with their calls, states and results.
 
-OpenCode calls `invalid` where the model asked for a tool that is not there, or with arguments that do not
-fit, and later requests show that. Here the call is what the model asked for, and a cut says what was sent
-instead.
+OpenCode calls the tool `invalid` if the model requested an unknown tool or passed invalid arguments, and
+later requests contain that call. The log records the call that the model requested, and a cut records what
+was sent instead.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,9 +58,9 @@ _BESIDE = (
 )  # fmt: skip
 _AS_TEXT = ("text/plain", "application/x-directory")
 _TASK = "task"
-"""The tool that starts a subagent, in a session of its own."""
+"""The tool that starts a subagent, which has its own session."""
 _INVALID = "invalid"
-"""The tool that OpenCode calls in place of one that is not there, or whose arguments do not fit."""
+"""The tool that OpenCode calls instead of an unknown tool or one with invalid arguments."""
 _UNAVAILABLE = "Model tried to call unavailable tool"
 _OWN_TOOLS = frozenset(
     (
@@ -79,7 +78,7 @@ _OWN_TOOLS = frozenset(
         "write",
     )
 )
-"""Tools whose errors are OpenCode's own words: what others say in theirs, they choose themselves."""
+"""Tools whose error texts OpenCode writes. The error texts of other tools are not known."""
 _REFUSED: tuple[tuple[str, Refuser], ...] = (
     ("The user rejected permission to use this specific tool call", Refuser.USER),
     ("The user has specified a rule which prevents you from using this specific tool call", Refuser.RULE),
@@ -88,20 +87,18 @@ _PLACEHOLDERS = {
     "compaction": "What did we do so far?",
     "subtask": "The following tool was executed by the user",
 }
-"""What OpenCode sends for parts that have no words of their own."""
+"""The text that OpenCode sends for parts without text."""
 _BESIDE_ARGUMENTS = (
     "callID", "tool", "messageID", "sessionID", "state", "metadata", "status", "output", "time", "error",
     "attachments",
 )  # fmt: skip
-"""Keys of a tool part and of its state that hold no arguments."""
+"""Keys of a tool part and of its state that are not arguments."""
 DONE = ("completed", "error")
 """The states of calls that have ended."""
 
 
 def read_message(message: JSON, where: Place, session: str, *, overflowed: bool = False) -> Iterator[Item]:
-    """What a message of the session says. `overflowed`: what comes next says that its request was too
-    long.
-    """
+    """Yield the items of a message. `overflowed`: the next message says that its request was too long."""
     parts = rows(message, "parts")
     strange = sorted({text(part, "type") for part in parts} - {*_SAYS, *_BESIDE})
     if strange or not isinstance(at(message, "parts"), list):
@@ -154,7 +151,10 @@ def _answer(message: JSON, where: Place, session: str, *, overflowed: bool) -> I
 
 
 def _without_response(message: JSON, where: Place, *, overflowed: bool) -> Item:
-    """An answer in which nothing of a response stands: its request failed, if it says so or holds nothing."""
+    """Return the item of a message without response parts.
+
+    Its request failed if the message has an error or is empty.
+    """
     error, name = at(message, "info", "error"), text(message, "info", "error", "name")
     if name:
         problem, status = text(error, "data", "message"), number(error, "data", "statusCode")
@@ -166,7 +166,7 @@ def _without_response(message: JSON, where: Place, *, overflowed: bool) -> Item:
 
 
 def _meant(message: JSON) -> dict[str, str]:
-    """The tools that the model called where OpenCode called `invalid` instead, by the ids of the calls."""
+    """Return the tools that the model requested where OpenCode called `invalid`, by call id."""
     tools = (part for part in rows(message, "parts") if text(part, "tool") == _INVALID)
     return {
         text(part, "callID"): name
@@ -176,7 +176,7 @@ def _meant(message: JSON) -> dict[str, str]:
 
 
 def _sent(item: Answered | Returned, meant: Mapping[str, str]) -> Answered | Returned:
-    """What later requests show of an answer, or of a result: calls of `invalid`."""
+    """Return a response or a result as later requests contain it: with calls of `invalid`."""
     if isinstance(item, Returned):
         return replace(item, name=_INVALID) if item.id in meant else item
     calls = (replace(call, name=_INVALID) if call.id in meant else call for call in item.calls)
@@ -184,18 +184,22 @@ def _sent(item: Answered | Returned, meant: Mapping[str, str]) -> Answered | Ret
 
 
 def is_empty(message: JSON) -> bool:
-    """Whether an answer is over, and nothing of it was kept: no part, no error, no reason for its end."""
+    """Return whether a response is complete but has no parts, no error and no stop reason."""
     info = at(message, "info")
     over = at(info, "time", "completed") is not None
     return over and not (rows(message, "parts") or text(info, "finish") or table(info, "error"))
 
 
 Step = list[tuple[int, JSON]]
-"""The parts of one response, each with its place in the message."""
+"""The parts of one response, each with its index in the message."""
 
 
 def _steps(message: JSON) -> list[Step]:
-    """The responses of a message that say something: what stands behind a `step-finish` is of another."""
+    """Return the responses of a message.
+
+    After a `step-finish`, a new response starts; steps without text, reasoning, call or `step-finish` are
+    omitted.
+    """
     steps: list[Step] = [[]]
     for place, part in enumerate(rows(message, "parts")):
         if _finish(steps[-1]) and text(part, "type") in ("step-start", *_SAYS):
@@ -219,21 +223,24 @@ def _response(info: JSON, step: Step, where: Place, meant: Mapping[str, str]) ->
         _take_said(step, meant),
         _take_usage(said, counted=finish is not None),
         stop="" if text(said, why) == "unknown" else take_text(said, why),
-        cost=take_cost(said, "cost") if at(said, "cost") else None,  # 0 where it knows no price
+        cost=take_cost(said, "cost") if at(said, "cost") else None,  # OpenCode writes 0 if it has no price
         model=text(info, "modelID"),
         response=text(info, "id"),
     )
 
 
 def _whole(step: Step) -> int | None:
-    """When a response had been said: its message is complete only once its tools are, too."""
+    """Return the time at which a response was complete.
+
+    The message completes later, when its tools have ended.
+    """
     ends = (instant(at(part, "time", "end")) for _, part in step)
     calls = (instant(at(part, "state", "time", "start")) for _, part in step)
     return max((time for time in (*ends, *calls) if time is not None), default=None)
 
 
 def _take_usage(said: JSON, *, counted: bool) -> Usage | None:
-    """The usage of a response; None where it broke off before anybody counted."""
+    """Take the usage of a response, or return None if it broke off before the tokens were counted."""
     used = _TOKENS.of(at(said, "tokens"))
     if used is None or (not counted and used == Usage()):
         return None
@@ -242,7 +249,7 @@ def _take_usage(said: JSON, *, counted: bool) -> Usage | None:
 
 
 def _take_said(step: Step, meant: Mapping[str, str]) -> Message:
-    """What a response says, thinks and asks for; of its calls their arguments are taken."""
+    """Take the text, reasoning and calls of a response; of the calls only the arguments are taken."""
     texts, thoughts, calls = list[str](), list[str](), list[MessageCall]()
     for _, part in step:
         match text(part, "type"):
@@ -260,9 +267,9 @@ def _take_said(step: Step, meant: Mapping[str, str]) -> Message:
 
 
 def _take_call(part: JSON, meant: Mapping[str, str]) -> MessageCall:
-    """The call of a tool part, of which only the arguments are taken.
+    """Take the arguments of the call in a tool part.
 
-    While a model still writes them, they are not `input`.
+    While the model still writes them, they are in `raw`, not in `input`.
     """
     given, id_ = take(part, "state", "input"), text(part, "callID")
     name = meant.get(id_, text(part, "tool"))
@@ -307,7 +314,7 @@ def _duration(state: JSON) -> int:
 
 
 def _take_output(state: JSON) -> str:
-    """What the model is shown of a result."""
+    """Take the text of a result as the prompt contains it."""
     if text(state, "status") != "error":
         return take_words(state, "output")
     if at(state, "metadata", "interrupted") is True:
@@ -316,7 +323,9 @@ def _take_output(state: JSON) -> str:
 
 
 def _failed(state: JSON, name: str, *, invalid: bool) -> ToolError | Refuser | bool | None:
-    """Whether a call failed, or how, or who refused it; None: a command of which no exit code is known."""
+    """Return whether a call failed, how it failed or who refused it, or None for a command without an exit
+    code.
+    """
     if invalid:
         unavailable = text(state, "output").find(_UNAVAILABLE) >= 0
         return ToolError.UNKNOWN_TOOL if unavailable else ToolError.BAD_ARGUMENTS
@@ -332,23 +341,23 @@ def _failed(state: JSON, name: str, *, invalid: bool) -> ToolError | Refuser | b
 
 
 def _take_shown(part: JSON) -> str:
-    """What the model is shown of a part of a person's message."""
+    """Take the text of a user message's part as the prompt contains it."""
     return _PLACEHOLDERS.get(text(part, "type")) or take_part(part)
 
 
 def _is_shown(part: JSON) -> bool:
-    """Whether the model is shown a part of a person's message."""
+    """Return whether the prompt contains a part of a user message."""
     match text(part, "type"):
         case "text":
             return at(part, "ignored") is not True
-        case "file":  # the text of others stands in parts of their own
+        case "file":  # the text of text files is in separate parts
             return text(part, "mime") not in _AS_TEXT
         case kind:
             return kind in ("compaction", "subtask")
 
 
 def _left_of(message: JSON, session: str, id_: str) -> str:
-    """JSON text of what is left of a message beside the ids that its parts have of it and of its session."""
+    """Return the unmapped rest of a message as JSON text, without message and session ids of its parts."""
     for part in take_each(message, "parts"):
         take_if(part, "sessionID", session)
         take_if(part, "messageID", id_)
