@@ -1,9 +1,9 @@
-"""
+"""Claude Code sessions: rows that form a tree, one row for each block of a response.
 
-A response is one answer, however many rows it has: they share `message.id`, each holds a block, results of
-its first calls may stand between them. What somebody left by going back to an earlier prompt is no part of
-the conversation, and happened: it is a run of its own, as what a sub-agent did. File order is the truth;
-times go back here and there.
+All rows with the same `message.id` are one response; results of its first calls may be between them. If the
+user goes back to an earlier prompt, the rows after it leave the conversation but they happened: they become a
+run of their own, like those of a subagent. Items follow the order of the file, because timestamps are not
+always ascending.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,9 +30,7 @@ from refold.reducers.source_marks import BRANCH_LABEL, FORK_LABEL, PARENT_LABEL
 _LINKED = b'"parentUuid"'
 _BLOCKS = (b'"tool_use"', b'"tool_result"', b'"session_id"', b"toolu_")
 _LOOK_AT = 40
-"""Rows in which a message, or what is kept beside messages, tells a session whose rows do not name their
-parents.
-"""
+"""The number of rows to search for a message or a bookkeeping row if the rows do not name their parents."""
 
 
 class ClaudeCode:
@@ -41,7 +39,9 @@ class ClaudeCode:
     name = "claude_code"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By the key that its rows have in every version from 1.0 on, or by rows that others cut down."""
+        """Recognise a session by `parentUuid`, which its rows have since 1.0, or by the shape of trimmed
+        rows.
+        """
         head = source.head().lstrip(b"\xef\xbb\xbf \r\n")
         if head.startswith(b"{") and _LINKED in head:
             return FormatMatch(90, "rows with parentUuid")
@@ -56,9 +56,9 @@ class ClaudeCode:
         return FormatMatch(5, "no rows: what somebody printed of a session") if printed else None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """The session, and then the sub-agents that wrote into its file, each a run that a call of it began.
+        """Yield the session, then its subagents that wrote into the same file, each a run started by a call.
 
-        Behind each conversation the branches of it that somebody left by going back, each a run too.
+        After each conversation, yield its branches that the user left by going back, each as a run.
         """
         rows = Rows(source)
         outline = read_outline(rows)
@@ -73,7 +73,7 @@ class ClaudeCode:
 
 
 def _session(outline: Outline) -> RunBegan:
-    """How the session begins, or the sub-agent that has the file to itself."""
+    """Return the start of the session, or of the subagent if the whole file is a subagent's."""
     session = outline.session or "session"
     began = _began(outline, f"{session}/{outline.agent}" if outline.alone and outline.agent else session)
     if outline.parted:
@@ -82,7 +82,7 @@ def _session(outline: Outline) -> RunBegan:
 
 
 def _agent(agent: SubAgent, outline: Outline, session: RunBegan, parent: str) -> RunBegan:
-    """How a sub-agent begins: a call of `parent` did it, the session or a branch of it."""
+    """Return the start of a subagent. A call of `parent`, the session or a branch of it, started it."""
     began = _began(outline, f"{session.key}/{agent.name}")
     position = f"line {agent.rows[0].line}"
     return msgspec.structs.replace(began, position=position, parent=parent, call=agent.call)
@@ -103,7 +103,10 @@ def _conversation(
     *,
     timed: bool = True,
 ) -> Iterator[Item]:
-    """A conversation, and its branches; `calls` gets the keys of these by the calls that they made."""
+    """Yield a conversation and its branches.
+
+    Calls of branches are added to `calls` with the keys of their runs.
+    """
     forks: dict[int, str] = {}
     yield msgspec.structs.replace(began, cuts=outline.cuts[0])
     yield from gather(SessionReader(name, outline, forks, began.key, timed=timed).items(enumerate(rows)))

@@ -1,9 +1,8 @@
-"""A first look over a Claude Code session: which rows each conversation is made of, and where each answer is
-complete.
+"""A first pass over a Claude Code session: the rows of each conversation, and the last row of each response.
 
-Rows point back at rows, answers are written in pieces with other rows between, and who went back to an
-earlier prompt left rows behind: none of it shows before the end of the file. So the file is read twice, and
-only its skeleton is kept.
+Rows refer to earlier rows, responses are written in pieces with other rows between them, and going back to an
+earlier prompt leaves rows behind. Only the end of the file shows all this. So the importer reads the file
+twice, and holds only this outline in memory.
 """
 
 from array import array
@@ -32,22 +31,28 @@ from refold.importers.session import NOTHING, PROMPT, RESULT, THOUGHTS, find_rep
 from refold.importers.session_rows import Noise, Row
 from refold.reducers.vocabulary import FailureClass
 
-_NAMELESS = -1  # no row says of which answer it is a piece: it may be the one from which it forks
+_NAMELESS = -1  # the row has no `message.id`, so its response is not known
 
 
 class Outline:
-    """What a reader must know before it reads. Places count the rows of the file from 0: `kinds` has what
-    each is.
+    """The structure of a session file, computed before its items are read.
 
-    `alone`: the whole file is a sub-agent's, `agent`, so its rows are the conversation, or nobody's;
-    `parted`: it is. Else `agents` are those that wrote into it. `repeated`: rows that stand there once more;
-    `others`: the numbers of rows with the id of an earlier row and another message. `branches`: what somebody
-    left by going back; `forks`: the same by the rows behind which it did. `pieces`: of an answer of several
-    rows, the place of the first by those of the others; `complete`: that of the last by that of the first.
-    `began`: when its first message was written. `cuts`: how often each conversation is cut, or forked from,
-    by the number of its branch; `named`: the numbers of the messages that a compaction keeps, by the ids of
-    their rows. `fates`: what became of words that somebody typed while the agent worked, by the place of a
-    row that tells of them. `denied`: the ids of calls that a stream lists as not permitted.
+    Attributes:
+        kinds: the kind of each row. Places are indexes of rows in the file, from 0.
+        alone: no row of the main conversation exists, so all rows are one conversation, usually of a subagent.
+        parted: the file belongs to the subagent `agent`; its session is in another file.
+        agents: the subagents that wrote into the session's file.
+        repeated: places of rows that repeat an earlier row.
+        others: numbers of rows with the id of an earlier row but another message.
+        branches: what the user left by going back.
+        forks: the branches by the place of the row after which they fork.
+        pieces: for responses of several rows, the place of the first row by those of the others.
+        complete: the place of a response's last row by that of its first.
+        began: when the first message was written.
+        cuts: the number of cuts and forks of each conversation, by the number of its branch.
+        named: the numbers of the messages that a compaction keeps, by the ids of their rows.
+        fates: what became of text that the user typed while the agent worked, by the place of a row.
+        denied: ids of the calls that a stream lists as not permitted.
     """
 
     def __init__(self, rows: Iterable[Row | Noise], others: frozenset[int] = frozenset()) -> None:
@@ -108,8 +113,9 @@ class Outline:
                 tree.end(place, side=side)
 
     def _piece(self, found: Row, place: int, answers: dict[str, int]) -> int:
-        """Note of which answer a row is a piece: the place of the first; its own, if it is of none before
-        it.
+        """Find the response that a row belongs to, and return the place of the response's first row.
+
+        Rows that do not belong to an earlier response return their own place.
         """
         if self.kinds[place] != "answer":
             self.bursts.end(found.value, self.kinds[place])
@@ -124,7 +130,7 @@ class Outline:
         return place if first == _NAMELESS else first
 
     def _cut(self, row: JSON, place: int) -> None:
-        """Note a cut, and which rows it names as kept."""
+        """Record a cut and the rows that it keeps."""
         subtype = text(row, "subtype")
         if self.kinds[place] == "summary" or subtype == "microcompact_boundary":
             self._cuts.append(place)
@@ -132,9 +138,9 @@ class Outline:
             self._kept.update(preserved(row)[0])
 
     def _join_cuts(self, tree: RowTree, numbers: Sequence[int]) -> None:
-        """Which conversation each cut is of, and which rows those are that it names.
+        """Assign the cuts to their conversations and find the rows that they keep.
 
-        `numbers` has the rows' by their places.
+        `numbers` has the row numbers by place.
         """
         self.forks = defaultdict[int, list[TreeBranch]](list)
         for branch in self.branches.heads.values():
@@ -167,7 +173,7 @@ class Outline:
             self.agents.call(row.value)
 
     def _time(self, row: Row, found: Kind) -> None:
-        """Note when the first row was written, and the first message: bookkeeping may be much older."""
+        """Record the time of the first row and of the first message. Bookkeeping rows may be much older."""
         if row.at is None:
             return
         self.began = row.at if self.began is None else self.began
@@ -175,8 +181,8 @@ class Outline:
             self._spoke.setdefault(is_side(row.value), row.at)
 
     def _join_typed(self) -> None:
-        """Words of the queue have no place in the tree: they are of the conversation of the message before
-        them.
+        """Assign queued text to the conversation of the message before it, because the tree does not contain
+        it.
         """
         before = -1
         for place, found in enumerate(self.kinds if self.branches.heads else ()):
@@ -187,15 +193,17 @@ class Outline:
 
 
 def read_outline(rows: Iterable[Row | Noise]) -> Outline:
-    """Look over the rows; twice where a row has the id of an earlier one and another message."""
+    """Read the outline: a second time if a row has the id of an earlier row but another message."""
     outline = Outline(rows)
     others = find_repeats(rows, "uuid", outline.repeated_ids, says).others
     return Outline(rows, others) if others else outline
 
 
 def _before(row: JSON, tree: RowTree, *, side: bool) -> str | int:
-    """What a compaction followed. Where it names a message that it keeps, that one is written anew behind
-    it.
+    """Return the row that precedes a compaction: the one it names, or the last row if that is not in the tree
+    yet.
+
+    A compaction may name a message that it keeps, which is written again after it.
     """
     named = text(row, "logicalParentUuid")
     last = tree.last(side=side)
@@ -203,16 +211,16 @@ def _before(row: JSON, tree: RowTree, *, side: bool) -> str | int:
 
 
 def is_side(row: JSON) -> bool:
-    """Whether a row is of a sub-agent that wrote into this file."""
+    """Return whether a row belongs to a subagent that wrote into this file."""
     return isinstance(row, dict) and (row.get("isSidechain") is True or bool(row.get("parent_tool_use_id")))
 
 
 _OVER = frozenset({"stop_hook_summary", "turn_duration"})
-"""Subtypes of rows that the harness writes once a turn is over."""
+"""Subtypes of rows that the harness writes after a turn."""
 
 
 class OutlineEnding:
-    """How the main conversation ends: by its last row, local commands and the harness's own words skipped."""
+    """The end of the main conversation by its last row, without local commands and texts of the harness."""
 
     def __init__(self) -> None:
         self.last: Kind = "other"
@@ -225,7 +233,7 @@ class OutlineEnding:
         self.spoke = self.thought = self.over = False
 
     def see(self, row: JSON, found: Kind) -> None:
-        """Go on by a row of the main conversation."""
+        """Update the state with one row of the main conversation."""
         if found == "command" or text(row, "subtype") == "local_command":
             self.command = command_name(row) or self.command
         self.over = self.over or _ends_turn(row)
@@ -256,7 +264,7 @@ class OutlineEnding:
                     pass
 
     def end(self) -> tuple[str, str]:
-        """The end, and what says so."""
+        """Return the name of the end and its source."""
         if self.result is not None:
             return end_by(self.result)
         pending = sum(call not in self.answered for call in self.calls)
@@ -285,8 +293,10 @@ class OutlineEnding:
         return "limit:rate" if failed is FailureClass.RATE_LIMIT else "error", source
 
     def _finished(self) -> tuple[str, str]:
-        """Rows are written block by block: only a stop reason, or the harness's own word, says that no other
-        was to come.
+        """Return the end of a conversation whose last message is a response.
+
+        Responses are written block by block. Only a stop reason or a row of the harness shows that it is
+        complete.
         """
         over = self.over and not self.stop
         end, says = last_answer(self.stop, "finished" if over else "unknown")
@@ -296,7 +306,5 @@ class OutlineEnding:
 
 
 def _ends_turn(row: JSON) -> bool:
-    """Whether the harness says by it that a turn is over: its `Stop` hooks ran, or it says how long the turn
-    took.
-    """
+    """Return whether a row shows that a turn is over: its `Stop` hooks ran, or its duration is recorded."""
     return text(row, "data", "hookEvent") == "Stop" or text(row, "subtype") in _OVER

@@ -1,17 +1,13 @@
-"""What a person typed while the agent worked: it waits in a queue, and the session tells how it left. And
-answers in bursts.
+"""Text that a user typed while the agent worked, and responses recorded once for each state of their stream.
 
-The words are those that are recorded: what the harness puts around them is in no row. A name before them,
-`[file: a.py]`, says where they come from. A type that stands in no table here is not known to reach the
-model.
+Typed text waits in a queue; rows record when it is added and when it leaves. The rows have no ids, so text
+that leaves is found by its content, otherwise it is the first in the queue. It may appear again as a separate
+row, an attachment or a prompt, before the next response: then that row is the message. If it does not, its
+removal from the queue is the only evidence that the model received it.
 
-Nothing names one of them in two rows, so what leaves is known by its words, or else it is the first that
-waits. It may come again as a row of its own, an attachment or a prompt, before the model answers anew: then
-that row is the message. Where it does not, that it left is the only trace that the model was told.
-
-While an answer streams in, iFlow writes a row for each state of it, each under another `message.id` and all
-below the same parent. A row may repeat the call of the row before it. So a call that waits for its result,
-and is asked once more by its id, is one call.
+While a response is streamed, iFlow writes a row for each state of it, each with another `message.id` and all
+with the same parent. A row may repeat the call of the row before it. So a call that repeats the id of a call
+without a result is the same call.
 """
 
 import re
@@ -28,25 +24,26 @@ from refold.importers.formats.claude_code.rows import Kind, command_name, result
 from refold.importers.session_rows import Row
 
 What = Literal["said", "typed:taken_back", "typed:never_sent", "typed:unknown"]
-"""What became of words that no other row has: the model was told, or not, or nobody can know."""
+"""The fate of text that is in no other row: sent to the model, not sent, or unknown."""
 
 _ABSORBED = "absorbed_mid_turn"
 _COMMAND = re.compile(r"/[A-Za-z][\w:.-]*(?:\s|$)")
 _NOTICES = ("<task-notification", "<system-reminder")
-_TOGETHER = 50  # words that leave one after the other and may stand in one prompt
+_TOGETHER = 50  # texts that leave one after another and may be joined in one prompt
 
 
 class Fate(msgspec.Struct, frozen=True):
-    """What became of words, told at the row by which they came or left."""
+    """What became of queued text, recorded at the row that added or removed it."""
 
     what: What
     said: str
 
 
 class _Words:
-    """Words of the queue. `came` and `left` are the places of the rows that say so, `how` is how they left.
+    """Text in the queue. `came` and `left` are the places of the rows that added and removed it.
 
-    `open`: they wait, or the model has not answered anew since they left. `heard`: another row has them.
+    `how` is the operation that removed it. `open`: it waits, or no response has started since it left.
+    `heard`: another row contains it.
     """
 
     def __init__(self, said: str, came: int) -> None:
@@ -56,22 +53,25 @@ class _Words:
 
 
 class Queue:
-    """The queue, row by row.
+    """The queue, updated row by row.
 
-    `fates`, once `end` was called: what became of which words, by the place of a row.
+    After `end`, `fates` has what became of typed text, by the place of the row that added or removed it.
     """
 
     def __init__(self) -> None:
         self.fates: dict[int, Fate] = {}
         self._all: deque[_Words] = deque()
         self._left: deque[_Words] = deque()
-        # Of each what waits and what was not heard again, in their order; what does not any more is dropped
-        # when it is met.
+        # Texts that wait and texts found in no other row, by content, in order. Outdated entries are dropped
+        # when they are reached.
         self._waiting: defaultdict[str, deque[_Words]] = defaultdict(deque)
         self._unheard: defaultdict[str, deque[_Words]] = defaultdict(deque)
 
     def row(self, row: JSON, place: int, found: Kind, *, answers: bool) -> None:
-        """Go on by a row of the main conversation. `answers`: it is the first of a response."""
+        """Update the queue with a row of the main conversation.
+
+        `answers`: the row is the first of a response.
+        """
         if answers:
             self._settle()
         if text(row, "type") == "queue-operation":
@@ -80,7 +80,7 @@ class Queue:
             self._heard(said, command_name(row) if found == "command" else "")
 
     def end(self) -> None:
-        """No row follows."""
+        """Settle all text that is still in the queue after the last row."""
         self._settle()
         for words in self._all:
             if words.waiting:
@@ -106,7 +106,7 @@ class Queue:
                 if first is not None:
                     self._leave(first, text(row, "reason") or operation, place)
             case _:
-                pass  # a word of a version to come: the row is kept, and the words wait
+                pass  # an operation of a later version: the text stays in the queue
 
     def _came(self, said: str, place: int) -> _Words:
         words = _Words(said, place)
@@ -128,7 +128,9 @@ class Queue:
             words.heard = words.heard or named or (words.how == "dequeue" and words.said in said)
 
     def _settle(self) -> None:
-        """The model answers anew: of what left before, it was told by now, or never will be."""
+        """Decide about text that left the queue before this response: the model received it by now, or never
+        will.
+        """
         for words in self._left:
             words.open = False
             if words.how == "popAll":
@@ -146,7 +148,7 @@ class Queue:
 
 
 def by(said: str) -> str:
-    """Who put words into the queue: a person, or the harness with a notice of its own."""
+    """Return who put text into the queue: the user, or the harness with a notice."""
     return "harness" if said.lstrip().startswith(_NOTICES) else "user"
 
 
@@ -164,14 +166,14 @@ _IFLOW = "session-"
 
 
 def is_iflow(session: str) -> bool:
-    """Whether a session is iFlow's, by its id: Claude Code's are bare UUIDs."""
+    """Return whether a session is iFlow's, by the prefix of its id. Claude Code's ids are bare UUIDs."""
     return session.startswith(_IFLOW)
 
 
 class Bursts:
-    """The answer to which each row of an answer belongs, row by row.
+    """Finds the response of each row, also if the states of a response have different ids.
 
-    Answers are known by the places of their first rows.
+    Responses are identified by the places of their first rows.
     """
 
     def __init__(self) -> None:
@@ -179,7 +181,10 @@ class Bursts:
         self._last: tuple[int, Row] | None = None
 
     def first(self, row: Row, first: int) -> int:
-        """The first row of the answer of which `row` is a piece; `first` by its `message.id` alone."""
+        """Return the first row of the response that contains `row`.
+
+        `first` is the result by `message.id` alone.
+        """
         side = at(row.value, "isSidechain") is True
         asked = [
             block for block in rows(row.value, "message", "content") if text(block, "type") == "tool_use"
@@ -197,8 +202,8 @@ class Bursts:
         return first
 
     def end(self, row: JSON, found: Kind) -> None:
-        """Go on by a row that is no piece of an answer: its results end calls, and with it no answer
-        streams.
+        """Process a row that does not belong to a response: its results end calls, and no response streams
+        after it.
         """
         if found == "other":
             return
@@ -208,9 +213,7 @@ class Bursts:
 
 
 def _streams(before: Row, row: Row) -> bool:
-    """Whether both rows are states of one answer of iFlow's: below the same parent, less than a second
-    apart.
-    """
+    """Return whether two rows are states of one iFlow response: same parent, less than a second apart."""
     parent = text(row.value, "parentUuid")
     if not (is_iflow(text(row.value, "sessionId")) and parent and parent == text(before.value, "parentUuid")):
         return False

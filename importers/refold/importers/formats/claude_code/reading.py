@@ -1,4 +1,4 @@
-"""One conversation of a Claude Code file, row by row, and its answers."""
+"""Read one conversation of a Claude Code file row by row, and join the rows of its responses."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ from refold.reducers.messages import Message
 from refold.reducers.vocabulary import Refuser, Role, ToolError
 
 PER_TOKEN = 10
-"""Characters a token at most, where the count is the provider's last word and not a row's first."""
+"""Characters per token, upper bound. Longer text shows that the recorded count is that of an early row."""
 
 TOKENS = UsageNames(
     input=("input_tokens",),
@@ -51,7 +51,7 @@ TOKENS = UsageNames(
 
 
 class ClaudeResponse(Draft):
-    """An answer whose rows are not all read; `complete` is the place of its last one."""
+    """A response with rows still to be read. `complete` is the place of its last row."""
 
     def __init__(self, response: str, first: Row, complete: int) -> None:
         super().__init__(first)
@@ -60,7 +60,7 @@ class ClaudeResponse(Draft):
         self.cost = self.duration = 0
 
     def add(self, row: Row) -> None:
-        """Take one more row in."""
+        """Add a row of the response."""
         self.grow(row, leftover(row, self.model))
         # The first rows were written when the response had only begun.
         self.usage = larger(self.usage, TOKENS.of(at(row.value, "message", "usage")))
@@ -85,10 +85,10 @@ class ClaudeResponse(Draft):
                 if not call.id or call not in self.calls:  # another call by the same id is one too
                     self.calls.append(call)
             case _:
-                pass  # stands in `rest`
+                pass  # is part of `rest`
 
     def answered(self) -> Answered:
-        """The answer as it stands."""
+        """Return the response as read so far."""
         said = self.message()
         return self.place.reply(
             said,
@@ -108,16 +108,18 @@ class ClaudeResponse(Draft):
 
 
 CLEARED = "[Old tool result content cleared]"
-"""What a microcompaction leaves of a result, in the CLI's words; the session names the calls, not the words.
+"""The text that replaces a result after a microcompaction, from the CLI.
+
+The session has only the ids of calls.
 """
 
 
 class SessionReader:
-    """One reading. What follows the beginning of an answer waits until the answer is complete.
+    """A reader of one conversation. Items after the start of a response wait until the response is complete.
 
-    `forks`, of all conversations of the file: the positions of the rows behind which others fork, by their
-    places. `session`: the key of the run from which the branches are named. `timed`: the instants of the rows
-    are counted.
+    `forks` is shared by all conversations of the file: it has the positions of rows after which others fork,
+    by their places. `session` is the key of the run from which the branches are named. `timed`: the first and
+    last times of the rows are recorded.
     """
 
     def __init__(
@@ -141,7 +143,10 @@ class SessionReader:
         self.mode = ""
 
     def items(self, rows: Iterable[tuple[int, Row | Noise]]) -> Iterator[Item | Noise]:
-        """What these rows, with their places, say; noise not yet gathered. Then the end."""
+        """Yield the items of these rows, which have their places, and then the end.
+
+        Noise is not gathered yet.
+        """
         for place, row in rows:
             if isinstance(row, Noise):
                 self.queue.append(row)
@@ -158,7 +163,7 @@ class SessionReader:
         yield Place(f"line {line}").end((end, source), edges, used, rest=totals)
 
     def _ready(self, place: int | None) -> Iterator[Item | Noise]:
-        """What need not wait any longer; everything, after the last row."""
+        """Yield what need not wait any longer; with None, after the last row, everything."""
         while self.queue:
             first = self.queue[0]
             if isinstance(first, ClaudeResponse) and place is not None and first.complete > place:
@@ -214,7 +219,7 @@ class SessionReader:
             case "summary":
                 self._compacted(row)
             case "interrupt":
-                # Later answers are shown the marker as a message; that it stopped something is what happened.
+                # Later requests contain the marker as a message; the cancellation is recorded as well.
                 self._say(row, by="harness")
                 self.queue.append(row.place.cancellation(spoken(row.value)[:200]))
             case "meta":
@@ -227,7 +232,7 @@ class SessionReader:
                 self._other(row, place)
 
     def _permission(self, row: Row) -> None:
-        """A change of the mode that decides about which calls a person is asked."""
+        """Record a change of the mode that decides which calls require approval."""
         mode = text(row.value, "permissionMode")
         if mode and mode != self.mode and (text(row.value, "type") == "user" or is_head(row.value)):
             self.mode = mode
@@ -262,14 +267,14 @@ class SessionReader:
 
     def _results(self, row: Row) -> None:
         rest = leftover(row)
-        # The key is the one that the agent's own file gives. Where a row has several results, nobody says of
-        # which it speaks.
+        # The key is the one in the subagent's own file. A row with several results does not show which of
+        # them the agent id belongs to.
         agent, session = text(row.value, "toolUseResult", "agentId"), text(row.value, "sessionId")
         returned = results(row.value)
         began = f"{session}/{agent}" if is_id(agent) and is_id(session) and len(returned) == 1 else ""
         for index, result in enumerate(returned):
             call, shown, error = text(result, "tool_use_id"), output(result), error_of(result)
-            # A row is one message, however many results it has.
+            # A row with several results is one message.
             counts = Counted(results=1, errors=int(error is not None)) if index else None
             place = row.place.with_counts(counts)
             self.queue.append(
@@ -309,7 +314,7 @@ class SessionReader:
                 self.queue.append(row.noise(what, known=what != "unmapped" or is_kept(row.value)))
 
     def _compacted(self, row: Row) -> None:
-        """A summary, which a later compaction may keep, and behind it what the row before it said is kept."""
+        """Record a summary, which a later compaction may keep, and the messages kept by the row before it."""
         uuids, between = preserved(self.boundary)
         tail = only(self.outline.named[uuid] for uuid in uuids if uuid in self.outline.named)
         common, joins = (
@@ -326,12 +331,12 @@ class SessionReader:
             self.queue.append(row.remark(fate.what))
 
     def _beside(self, row: Row, *, by: str, said: str) -> None:
-        """A message of a row that the format does not count as one."""
+        """Add a message of a row that the format does not count as a message."""
         self._said(row, said, by=by, counts=Counted(beside=1))
 
 
 def _aside(row: Row, found: Kind) -> Counted | None:
-    """As what a row counts that is no part of any conversation: nobody answered the prompt before it."""
+    """Return what a row counts as after a prompt that the user replaced before a response."""
     match found:
         case "result":
             returned = results(row.value)

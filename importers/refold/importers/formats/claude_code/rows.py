@@ -1,11 +1,10 @@
-"""Rows of a Claude Code session, or of its printed stream: what each is. Nothing here remembers a row before.
+"""Classify and read single rows of a Claude Code session or of its stream on stdout, without earlier rows.
 
-No schema is published and new types appear monthly, so every question has an answer for a row that nobody has
-seen.
+No schema is published and new types appear monthly, so every function handles unknown rows.
 
-The rows name their session as `session_id`, and have neither times nor parents; those of a sub-agent name the
-call that began it. The task is in none of them. `result` says how it ended, sums up what it cost, and lists
-the calls that were not permitted.
+Rows of a stream name their session as `session_id` and have neither times nor parents; those of a subagent
+name the call that started it. The stream does not contain the task. Its `result` row has the reason why it
+ended, the total cost, and the calls that were not permitted.
 """
 
 import re
@@ -23,9 +22,11 @@ from refold.reducers.vocabulary import FailureClass, Refuser, ToolError
 Kind = Literal[
     "result", "interrupt", "summary", "command", "meta", "prompt", "answer", "synthetic", "failed", "other"
 ]
-"""What a row is: results of tools, a stop by the person, what a compaction wrote, a local command and its
-output, something that the harness put in, a prompt, a piece of an answer, the harness in the model's place
-(its words, its errors), the rest.
+"""The kind of a row.
+
+`result`: tool results. `interrupt`: the user stopped the agent. `summary`: written by a compaction.
+`command`: a local command and its output. `meta`: added by the harness. `answer`: a piece of a response.
+`synthetic` and `failed`: a text or an error that the harness wrote in the model's role.
 """
 
 SYNTHETIC = "<synthetic>"
@@ -43,9 +44,9 @@ _INTERRUPT = "[Request interrupted by user"
 _COMMAND_NAME = re.compile(r"<command-name>\s*([^<\s]{1,80})")
 
 PARTS = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "document"})
-"""What the content of a message is made of."""
+"""Types of blocks that the content of a message has."""
 
-# What a session keeps beside its messages: rows of other types may be of a version to come, or of another
+# Types of rows that a session has beside its messages. Other types may be of a later version or of another
 # agent.
 _KEPT = frozenset({
     "agent-name", "ai-title", "atis-latch", "attachment", "bridge-session", "custom-title",
@@ -59,7 +60,7 @@ _ENVELOPE = frozenset({
     "parentUuid", "logicalParentUuid", "sessionId", "timestamp", "cwd", "version", "gitBranch", "userType", "entrypoint",
     "slug",
 })  # fmt: skip
-"""What rows say of their session and of their place in it."""
+"""Keys of a row that describe its session and its place in it."""
 
 _BOOKKEEPING = (
     ("summary", "leafUuid"),
@@ -67,7 +68,7 @@ _BOOKKEEPING = (
     ("queue-operation", "operation"),
 )
 
-# The CLI's own words in a result with `is_error`: the first row with a fragment in its beginning holds.
+# Texts of the CLI in a result with `is_error`. The first entry with a fragment in the beginning counts.
 _NEVER_APPROVED = "Permission prompt was aborted"
 _REJECTED = (
     "The user doesn't want to proceed with this tool use",
@@ -93,7 +94,7 @@ _ERRORS = (
 
 
 def kind(row: JSON) -> Kind:
-    """What a row is."""
+    """Return the kind of a row."""
     match text(row, "type"):
         case "user" if isinstance(at(row, "message"), dict):
             return _user_kind(row)
@@ -127,7 +128,7 @@ def _is_error(row: JSON) -> bool:
 
 
 def blocks(row: JSON) -> list[JSON]:
-    """The blocks of a message; a bare text is one."""
+    """Return the blocks of a message; a bare text is one block."""
     content = at(row, "message", "content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
@@ -135,12 +136,12 @@ def blocks(row: JSON) -> list[JSON]:
 
 
 def results(row: JSON) -> list[JSON]:
-    """The tool results of a user's row."""
+    """Return the tool results of a user row."""
     return [block for block in rows(row, "message", "content") if text(block, "type") == "tool_result"]
 
 
 def spoken(row: JSON) -> str:
-    """What a message says outside results, thoughts and calls; an image is named where it stood."""
+    """Return the text of a message without results, reasoning and calls; images become placeholders."""
     return "\n".join(said for block in blocks(row) if (said := _said(block)))
 
 
@@ -155,7 +156,7 @@ def _said(block: JSON) -> str:
 
 
 def output(result: JSON) -> str:
-    """What the model was shown of a result."""
+    """Return the text of a result as the prompt contains it."""
     content = at(result, "content")
     if isinstance(content, str):
         return content
@@ -167,7 +168,7 @@ def _part(part: JSON) -> str:
 
 
 def error_of(result: JSON) -> ToolError | None:
-    """How a call went wrong: only what the row marks as an error, its class by the CLI's own words."""
+    """Return how a call failed if its result is marked as an error, classified by the CLI's texts."""
     if at(result, "is_error") is not True:
         return None
     head = output(result)[:400]
@@ -178,11 +179,11 @@ def error_of(result: JSON) -> ToolError | None:
 
 
 def refuser_of(row: JSON, result: JSON) -> Refuser | None:
-    """Who refused a call, where the row shows that it never ran.
+    """Return who refused a call, if the row shows that it did not run.
 
-    A rejection by the user alone does not show that: a call that they stop while it runs gets the same words,
-    and the same `user-rejected`. With what they said instead it was an answer to the permission prompt; a
-    prompt that was aborted was never answered.
+    A rejection by the user is not sufficient evidence: a call that they stop while it runs gets the same text
+    and the same `user-rejected`. If the text includes their instructions, it was an answer to the permission
+    prompt. If the permission prompt was aborted, it was never answered.
     """
     if at(result, "is_error") is not True:
         return None
@@ -195,15 +196,16 @@ def refuser_of(row: JSON, result: JSON) -> Refuser | None:
 
 
 def unfailed(result: JSON) -> bool | None:
-    """False, for a call that did not fail, as where the key is missing; None where the key says something
-    that is no answer.
+    """Return False for a call that did not fail or whose `is_error` is missing, None if `is_error` is not a
+    boolean.
     """
     return False if isinstance(at(result, "is_error"), bool | None) else None
 
 
 def is_message(row: JSON) -> bool:
-    """Whether a row is a message of a session, by its shape alone: some keep neither ids nor the session's
-    name.
+    """Return whether a row has the shape of a session's message.
+
+    Some files have neither ids nor session names.
     """
     typed = text(row, "type") in ("user", "assistant") and isinstance(at(row, "message"), dict)
     known = at(row, "message", "content") is not None or text(row, "sessionId")
@@ -211,39 +213,38 @@ def is_message(row: JSON) -> bool:
 
 
 def is_bookkeeping(row: JSON) -> bool:
-    """Whether a row is one that no other format has: a session may hold nothing else."""
+    """Return whether a row has a type that only this format has. A session may contain only such rows."""
     return any(text(row, "type") == what and key in table(row) for what, key in _BOOKKEEPING)
 
 
 def is_kept(row: JSON) -> bool:
-    """Whether a row is of a type that sessions are known to keep beside their messages."""
+    """Return whether a row is of a type that sessions are known to have beside their messages."""
     return text(row, "type") in _KEPT
 
 
 def says(row: JSON) -> JSON:
-    """What tells one row from another that has its id: its message, or all but what each row says of the
-    session.
-    """
+    """Return what distinguishes a row from others with its id: its message, or all keys but the session's."""
     if not isinstance(at(row, "message"), dict):
         return {name: value for name, value in table(row).items() if name not in _ENVELOPE}
     return [at(row, "type"), *(at(row, "message", name) for name in ("id", "role", "content"))]
 
 
 def is_id(uuid: str) -> bool:
-    """Whether a uuid tells one row from another: redacted files put the same words everywhere."""
+    """Return whether a uuid identifies a row. Redacted files have the same placeholder everywhere."""
     return bool(uuid) and uuid[0] not in "[<" and " " not in uuid
 
 
 def command_name(row: JSON) -> str:
-    """The local command that a row names, as `/exit`, "" for none."""
+    """Return the local command that a row names, such as `/exit`, or ""."""
     said = spoken(row) or text(row, "content")
     found = _COMMAND_NAME.search(said[:2000])
     return found[1] if found else ""
 
 
 def failure(row: JSON) -> tuple[FailureClass, str, int | None]:
-    """Why a request failed: class, words and HTTP status, of an error in the model's place or a row
-    `api_error`.
+    """Return why a request failed: class, text and HTTP status.
+
+    The row is a message in the model's role with an error, or a row `api_error`.
     """
     error = at(row, "error")
     inner = at(error, "error", "error") or at(error, "error") or error
@@ -256,7 +257,7 @@ def failure(row: JSON) -> tuple[FailureClass, str, int | None]:
 
 
 def remark(row: JSON) -> str:
-    """The word for a row that is no message."""
+    """Return the label of a row that is not a message."""
     match text(row, "type"), text(row, "subtype"):
         case "system", ("compact_boundary" | "microcompact_boundary") as boundary:
             return boundary.replace("compact_boundary", "compaction")
@@ -281,7 +282,7 @@ def remark(row: JSON) -> str:
 
 
 def preserved(row: JSON) -> tuple[list[str], bool]:
-    """The uuids of rows that a compaction says it keeps, and whether it keeps all between them too."""
+    """Return the uuids of the rows that a compaction keeps, and whether it also keeps all rows between them."""
     listed = rows(row, "compactMetadata", "preservedMessages", "uuids")
     named = [uuid for uuid in listed if isinstance(uuid, str)]
     edges = (text(row, "compactMetadata", "preservedSegment", edge) for edge in ("headUuid", "tailUuid"))
@@ -289,12 +290,13 @@ def preserved(row: JSON) -> tuple[list[str], bool]:
 
 
 def leftover(row: Row, model: str = "") -> str:
-    """What a message's row holds beside what an item takes of it; `model` is the one that its answer
-    names.
+    """Return the keys of a message's row that no item takes, as JSON text.
+
+    `model` is the response's model.
     """
     found = kind(row.value)
     said: list[tuple[str, JSON]] = [("role", text(row.value, "type")), ("type", "message")]
-    if found == "answer":  # of what else is said nobody asks which answer it is
+    if found == "answer":  # other messages have no ids or stop reasons that an item takes
         said += [(name, text(row.value, "message", name)) for name in ("id", "stop_reason")]
         said += [("model", model), ("stop_reason", None)]
     around = left(row.value.get("message"), "content")
@@ -311,8 +313,9 @@ def leftover(row: Row, model: str = "") -> str:
 
 
 def _block_left(block: JSON, of: Kind) -> JSON:
-    """What of a block no item takes: of an answer none takes results, and of anything else none takes
-    thoughts and calls.
+    """Return the keys of a block that no item takes.
+
+    Only responses take reasoning and calls, and only results take results.
     """
     if not isinstance(block, dict):
         return block
@@ -329,14 +332,14 @@ def _block_left(block: JSON, of: Kind) -> JSON:
 
 
 def _is_taken(key: str, value: JSON) -> bool:
-    """Whether what stands under a known key is of the type that is read there."""
+    """Return whether the value of a known key has the type that is read there."""
     if key == "is_error":
         return isinstance(value, bool | None)
     return key == "input" or isinstance(value, str)
 
 
 def _plain(content: JSON) -> bool:
-    """Whether the text of a result says all that stands there."""
+    """Return whether the text of a result contains everything in its content."""
     if not isinstance(content, list):
         return isinstance(content, str | None)
     return all(
@@ -353,18 +356,18 @@ _ENDS = {
 
 
 def is_result(row: JSON) -> bool:
-    """Whether a row is the one that ends a stream."""
+    """Return whether a row is the one that ends a stream."""
     return text(row, "type") == "result" and bool(text(row, "session_id")) and bool(text(row, "subtype"))
 
 
 def is_head(row: JSON) -> bool:
-    """Whether a row is the one that heads a stream."""
+    """Return whether a row is the first row of a stream."""
     heads = text(row, "type") == "system" and text(row, "subtype") == "init"
     return heads and bool(text(row, "session_id"))
 
 
 def end_by(result: JSON) -> tuple[str, str]:
-    """How a run ended by its result, and what says so."""
+    """Return how a run ended by its `result` row, and the source for it."""
     subtype, stop = text(result, "subtype"), text(result, "stop_reason")
     says = f"result: {subtype}" + (f", stop_reason={stop}" if stop else "")
     if subtype == "success" and at(result, "is_error") is not True:
@@ -373,7 +376,7 @@ def end_by(result: JSON) -> tuple[str, str]:
 
 
 def totals_by(result: JSON, names: UsageNames) -> tuple[Tokens | None, str]:
-    """The tokens of a run by its result, and JSON text of its totals, for the end."""
+    """Return the tokens of a run by its `result` row, and its totals as JSON text for the end."""
     used = names.of(at(result, "usage"))
     cost = nano_usd(at(result, "total_cost_usd"))
     told = {
@@ -387,7 +390,7 @@ def totals_by(result: JSON, names: UsageNames) -> tuple[Tokens | None, str]:
 
 
 def denied_by(result: JSON) -> frozenset[str]:
-    """The ids of the calls that were not permitted."""
+    """Return the ids of the calls that were not permitted."""
     return frozenset(
         filter(None, (text(denial, "tool_use_id") for denial in rows(result, "permission_denials")))
     )

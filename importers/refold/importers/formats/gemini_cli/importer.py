@@ -108,8 +108,8 @@ class _Chat:
 
     def __init__(self, begin: str) -> None:
         self.times, self.last = Times(), begin
-        # A call is written only when it has ended. So a response without calls may have been cut off while its
-        # tool ran, or while it was streamed.
+        # A call is written only when it has ended. So a response without calls may have been cut off while
+        # its tool ran, or while it was streamed.
         self.ending = Ending(silent="unknown", rule=_end_of_chat)
         self.spoken = self.resumed = False
         self.answered: dict[str, str] = {}
@@ -184,7 +184,7 @@ class _Chat:
         lost = [*place.subagent_calls(at(call, "resultDisplay"))]
         result = take_result(call)
         failed = failed_of(status, result) if done else None
-        # A result in `toolCalls` is not a message of its own.
+        # A result in `toolCalls` is not a separate message.
         errors = failed not in (None, False, ToolError.CANCELLED) if done else status == "error"
         counts = Counted(results=int(done), errors=int(errors))
         if done:

@@ -69,7 +69,7 @@ class GeminiRecord(msgspec.Struct, frozen=True):
     def messages(self) -> Iterator[JSON]:
         """Yield the messages in this record, or the record itself if it is a message.
 
-        Messages of which everything was taken are removed from the record after the last one was yielded.
+        Fully mapped messages are removed from the record after the last one was yielded.
         """
         return take_each(self.value, "$set", "messages") if self.what == "replaced" else iter([self.value])
 
@@ -78,8 +78,7 @@ def is_log(source: Source) -> bool:
     """Return whether the source is a log, with one object on each line, not a single document.
 
     If the first line is not an object, it may be the damaged header of a log, or the start of a document that
-    spans several lines, one of which may contain a message. Then the source is a document if it parses as one
-    beyond that line.
+    spans several lines. Then the source is a document if it parses as one beyond that line.
     """
     looked = first_rows(source, MOST_LOOKED)
     found = [isinstance(row, Row) and any(key in row.value for key in _KEYS) for row in looked]
@@ -255,7 +254,7 @@ _BESIDE = (
     "args", "result", "resultDisplay", "timestamp", "agentId", "displayName", "description",
     "renderOutputAsMarkdown",
 )  # fmt: skip
-"""Keys of a call in `toolCalls` that are not arguments, when `args` was taken."""
+"""Keys of a call in `toolCalls`, other than `args`, that are not arguments."""
 _RESPONSE = "functionResponse"
 _FAILED: dict[str, ToolError | bool] = {"success": False, "error": True, "cancelled": ToolError.CANCELLED}
 # Texts of the CLI at the start of an error; the first match counts. Tool output never starts an error text.
@@ -303,16 +302,14 @@ def _take_parts(message: JSON, name: str) -> list[JSON]:
 
 
 def put_back(message: JSON, parts: Sequence[JSON]) -> None:
-    """Append the unmapped rests of parts to the content from which they were taken."""
+    """Append parts to the content again, without what was taken."""
     if left := [part for part in parts if part]:
         content = at(message, "content")
         table(message)["content"] = [*(content if isinstance(content, list) else []), *left]
 
 
 def take_answer(message: JSON) -> Message:
-    """Take the text, reasoning and calls of a response; of the calls in `toolCalls` only the arguments are
-    taken.
-    """
+    """Take the text, reasoning and calls of a response. Calls in `toolCalls` lose only their arguments."""
     wire = _take_parts(message, "functionCall")
     said, thought = take_said(message), _take_thoughts(message)
     listed = [

@@ -249,7 +249,7 @@ def _take_usage(said: JSON, *, counted: bool) -> Usage | None:
 
 
 def _take_said(step: Step, meant: Mapping[str, str]) -> Message:
-    """Take the text, reasoning and calls of a response; of the calls only the arguments are taken."""
+    """Take the text, reasoning and calls of a response. Calls lose only their arguments."""
     texts, thoughts, calls = list[str](), list[str](), list[MessageCall]()
     for _, part in step:
         match text(part, "type"):
