@@ -39,7 +39,7 @@ class Outline:
 
     Attributes:
         kinds: the kind of each row. Places are indexes of rows in the file, from 0.
-        alone: no row of the main conversation exists, so all rows are one conversation, usually of a subagent.
+        alone: the file has no row of the main conversation; usually it is the file of a subagent.
         parted: the file belongs to the subagent `agent`; its session is in another file.
         agents: the subagents that wrote into the session's file.
         repeated: places of rows that repeat an earlier row.

@@ -282,7 +282,7 @@ def remark(row: JSON) -> str:
 
 
 def preserved(row: JSON) -> tuple[list[str], bool]:
-    """Return the uuids of the rows that a compaction keeps, and whether it also keeps all rows between them."""
+    """Return the uuids of the rows that a compaction keeps, and whether it keeps all between them too."""
     listed = rows(row, "compactMetadata", "preservedMessages", "uuids")
     named = [uuid for uuid in listed if isinstance(uuid, str)]
     edges = (text(row, "compactMetadata", "preservedSegment", edge) for edge in ("headUuid", "tailUuid"))
