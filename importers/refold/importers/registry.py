@@ -290,7 +290,7 @@ def _match(name: str, source: Source) -> FormatMatch | None:
         return None
 
 
-def detected(source: Source) -> Candidate:
+def detect_format(source: Source) -> Candidate:
     """Return the format of a source. Raises `UnknownFormat` if none matches, or two match equally well."""
     found = candidates(source)
     if (not found or found[0].score < CERTAIN) and (known := identify(source)) is not None:

@@ -12,7 +12,7 @@ from itertools import takewhile
 import msgspec
 from msgspec import to_builtins
 
-from refold.importers.content import UnreadCall, unwrapped
+from refold.importers.content import UnreadCall, decode_nested_json
 from refold.importers.fields import JSON, json_text
 from refold.importers.items import (
     UNCOUNTED,
@@ -243,4 +243,4 @@ def _key(piece: Message) -> _Key:
 
 def _normalize(call: MessageCall) -> tuple[str, str, str]:
     """Return a call with decoded arguments, which recorders write as an object or as text."""
-    return call.id, call.name, json_text(unwrapped(call.arguments))
+    return call.id, call.name, json_text(decode_nested_json(call.arguments))

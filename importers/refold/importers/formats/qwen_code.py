@@ -91,12 +91,12 @@ class _QwenCode(Session):
     def look(self, row: Row) -> None:
         self.first = self.first or (row if "sessionId" in row.value else None)
         self.model = self.model or text(row.value, "model")
-        self.alone = self.alone and (_is_side(row.value) or not self.speaks(row))
+        self.alone = self.alone and (_is_side(row.value) or not self.is_conversation(row))
 
-    def speaks(self, row: Row) -> bool:
+    def is_conversation(self, row: Row) -> bool:
         return text(row.value, "type") in _CONVERSATION_TYPES
 
-    def says(self, value: JSON) -> JSON:
+    def select_content(self, value: JSON) -> JSON:
         return [at(value, name) for name in ("type", "subtype", "message", "systemPayload")]
 
     def ends(self, item: Item | Noise) -> End | None:

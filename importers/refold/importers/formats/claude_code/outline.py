@@ -27,7 +27,15 @@ from refold.importers.formats.claude_code.rows import (
     says,
 )
 from refold.importers.formats.claude_code.tree import RowTree, SubAgents, TreeBranch, reports
-from refold.importers.session import NOTHING, PROMPT, RESULT, THOUGHTS, find_repeats, last_answer, waiting
+from refold.importers.session import (
+    NOTHING,
+    PROMPT,
+    RESULT,
+    THOUGHTS,
+    end_with_open_calls,
+    find_repeats,
+    last_answer,
+)
 from refold.importers.session_rows import Noise, Row
 from refold.reducers.vocabulary import FailureClass
 
@@ -279,7 +287,7 @@ class OutlineEnding:
             case "other":
                 return NOTHING
             case _ if pending:
-                return waiting(pending)
+                return end_with_open_calls(pending)
             case "result":
                 return RESULT
             case _ if self.thought and not self.spoke and not self.calls:

@@ -31,7 +31,7 @@ from refold.importers.formats.claude_code.rows import (
 from refold.importers.formats.claude_code.tree import TreeBranch, reports
 from refold.importers.items import UNCOUNTED, Answered, Counted, Item, Place, Quality
 from refold.importers.session import Draft, diagnose_repeat
-from refold.importers.session_rows import ALL, Cut, Forked, Noise, Row, only, unread_parts
+from refold.importers.session_rows import ALL, Cut, Forked, Noise, Row, list_ranges, unread_parts
 from refold.importers.source import fits
 from refold.importers.usage import UsageNames, larger
 from refold.reducers.messages import Message
@@ -316,7 +316,7 @@ class SessionReader:
     def _compacted(self, row: Row) -> None:
         """Record a summary, which a later compaction may keep, and the messages kept by the row before it."""
         uuids, between = preserved(self.boundary)
-        tail = only(self.outline.named[uuid] for uuid in uuids if uuid in self.outline.named)
+        tail = list_ranges(self.outline.named[uuid] for uuid in uuids if uuid in self.outline.named)
         common, joins = (
             row.place.with_counts(Counted(user=1)).common(leftover(row)),
             row.place.message(spoken(row.value)),

@@ -11,7 +11,7 @@ import re
 from typing import Literal
 
 from refold.importers.content import end_of
-from refold.importers.fields import JSON, at, json_text, left, nano_usd, number, rows, table, text
+from refold.importers.fields import JSON, at, json_text, nano_usd, number, omit_keys, rows, table, text
 from refold.importers.formats.claude_code.attachments import attached
 from refold.importers.items import Tokens
 from refold.importers.session_rows import Row
@@ -299,14 +299,14 @@ def leftover(row: Row, model: str = "") -> str:
     if found == "answer":  # other messages have no ids or stop reasons that an item takes
         said += [(name, text(row.value, "message", name)) for name in ("id", "stop_reason")]
         said += [("model", model), ("stop_reason", None)]
-    around = left(row.value.get("message"), "content")
+    around = omit_keys(row.value.get("message"), "content")
     message = {key: value for key, value in around.items() if (key, value) not in said}
     if parts := [part for block in blocks(row.value) if (part := _block_left(block, found))]:
         message["content"] = list(parts)
     elif not isinstance(content := at(row.value, "message", "content"), str | list | None):
         message["content"] = content
     told = ("type", "message") if row.at is None else ("type", "message", "timestamp")
-    whole = left(row.value, *told)
+    whole = omit_keys(row.value, *told)
     if message:
         whole["message"] = message
     return json_text(whole) if whole else ""

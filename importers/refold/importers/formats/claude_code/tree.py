@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from refold.importers.fields import JSON, at, instant, left, table, text
+from refold.importers.fields import JSON, at, instant, omit_keys, table, text
 from refold.importers.formats.claude_code.rows import Kind, blocks, spoken
 from refold.importers.session_rows import MOST_HELD, Noise, Row
 
@@ -302,11 +302,11 @@ class SubAgents:
             agent = SubAgent(name, text(row.value, "parentToolUseID"), reported=True)
             self._by_name[name] = agent
             self.found.append(agent)
-        told, data = table(row.value, "data", "message"), left(row.value.get("data"), "message")
+        told, data = table(row.value, "data", "message"), omit_keys(row.value.get("data"), "message")
         if not data.get("prompt") or text(data, "prompt").strip() in self._calls:
             data.pop("prompt", None)  # each row repeats the prompt of the call
 
-        progress: dict[str, JSON] = {**left(row.value, "data", "type", "timestamp"), "data": data}
+        progress: dict[str, JSON] = {**omit_keys(row.value, "data", "type", "timestamp"), "data": data}
         ours: dict[str, JSON] = {
             "isSidechain": True,
             "sessionId": text(row.value, "sessionId"),

@@ -19,8 +19,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from refold.importers.content import read_call, take_call, unread, unwrapped
-from refold.importers.documents import document, leading
+from refold.importers.content import decode_nested_json, mark_unread, read_call, take_call
+from refold.importers.documents import decode_truncated, document
 from refold.importers.fields import (
     JSON,
     at,
@@ -87,7 +87,7 @@ def is_log(source: Source) -> bool:
     if isinstance(looked[0], Row):
         return "messages" not in looked[0].value or len(looked) > 1
     head = source.head().removeprefix(BOM_UTF8).lstrip()
-    read = leading(head)
+    read = decode_truncated(head)
     return read is None or read.read <= head.find(b"\n")
 
 
@@ -323,12 +323,12 @@ def take_answer(message: JSON) -> Message:
         if call.id not in places:
             listed.append(call)
         elif not _is_same(call, listed[places[call.id]]):
-            listed[places[call.id]] = unread(listed[places[call.id]])
+            listed[places[call.id]] = mark_unread(listed[places[call.id]])
     return Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=tuple(listed))
 
 
 def _is_same(one: MessageCall, other: MessageCall) -> bool:
-    return one.name == other.name and unwrapped(one.arguments) == unwrapped(other.arguments)
+    return one.name == other.name and decode_nested_json(one.arguments) == decode_nested_json(other.arguments)
 
 
 def _take_thoughts(message: JSON) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from refold.importers.content import take_calls, unread, words
+from refold.importers.content import mark_unread, take_calls, words
 from refold.importers.fields import (
     JSON,
     at,
@@ -272,7 +272,7 @@ def take_message(message: JSON, requests: Requests) -> Message:
         return Message(role=role, text=shown, call=call, name=name)
     if role is not Role.ASSISTANT:
         return Message(role=role, text=shown)
-    calls = tuple(unread(call) if _MISSING in call.arguments else call for call in take_calls(message))
+    calls = tuple(mark_unread(call) if _MISSING in call.arguments else call for call in take_calls(message))
     return Message(role=role, text=shown, reasoning=_take_reasoning(message), calls=calls)
 
 

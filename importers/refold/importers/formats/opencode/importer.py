@@ -37,7 +37,7 @@ from refold.importers.items import (
     RunBegan,
 )
 from refold.importers.registry import FormatMatch
-from refold.importers.session import NOTHING, PROMPT, last_answer, waiting
+from refold.importers.session import NOTHING, PROMPT, end_with_open_calls, last_answer
 from refold.importers.session_rows import ALL, Cut, since
 from refold.importers.source import BadTranscript, Source
 from refold.importers.tallies import count_items
@@ -163,7 +163,7 @@ class _OpenCodeRun:
             case "assistant" if error:
                 return "cancelled" if error == ABORTED else "error", f"last response: {error[:60]}"
             case "assistant" if pending:
-                return waiting(pending)
+                return end_with_open_calls(pending)
             case "assistant" if finish == "length":
                 return last_answer(finish)
             case "assistant" if is_empty(last):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from refold.importers.content import take_tools
-from refold.importers.documents import ANY, Document, beginning, document, leading
+from refold.importers.documents import ANY, Document, beginning, decode_truncated, document
 from refold.importers.fields import (
     JSON,
     Times,
@@ -305,7 +305,7 @@ def _row(line: bytes) -> tuple[JSON, str]:
     try:
         return decode_json(line), ""
     except ValueError as error:
-        found = leading(line, ("history",))
+        found = decode_truncated(line, ("history",))
         if found is not None and "history" in table(found.value):
             return found.value, f"the row {found.problem}"
         return None, f"not JSON: {error}"
