@@ -35,7 +35,7 @@ from refold.importers.fields import (
     take_text,
     text,
 )
-from refold.importers.formats.gemini_cli.parts import TOOL, shell_failed
+from refold.importers.formats.gemini_cli.parts import TOOL, classify_shell_output
 from refold.importers.items import Answered, Item, Place, RunBegan
 from refold.importers.message_shapes import take_messages
 from refold.importers.registry import FormatMatch
@@ -277,7 +277,7 @@ def _find_failure(row: JSON, name: str, output: str) -> ToolError | Refuser | bo
     """
     failed = _FAILED.get(text(row, "toolCallResult", "status"))
     if failed is False and name == TOOL:
-        return shell_failed(output)
+        return classify_shell_output(output)
     if failed is not True:
         return failed
     kind = text(row, "toolCallResult", "errorType")

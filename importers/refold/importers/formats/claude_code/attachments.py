@@ -80,15 +80,15 @@ _ALWAYS = frozenset({"plan_mode", "plan_mode_exit", "plan_mode_reentry", "task_r
 """Types that reach the model even without recorded text, because the harness writes the text."""
 
 
-def queued(row: JSON) -> str:
+def read_queued(row: JSON) -> str:
     """Return the text that a user typed while the agent worked, if the row records that the model received
     it.
     """
     attached = at(row, "attachment")
-    return _words(at(attached, "prompt")) if text(attached, "type") == "queued_command" else ""
+    return _render_text(at(attached, "prompt")) if text(attached, "type") == "queued_command" else ""
 
 
-def attached(row: JSON) -> tuple[str, str]:
+def read_attachment(row: JSON) -> tuple[str, str]:
     """Return the text that an attachment sends to the model and its sender, or "" if it is not known to reach
     it.
     """
@@ -96,32 +96,32 @@ def attached(row: JSON) -> tuple[str, str]:
     kind = text(attachment, "type")
     if kind == "queued_command":
         typed = text(attachment, "commandMode") == "prompt"
-        return queued(row), "user" if typed else "harness"
+        return read_queued(row), "user" if typed else "harness"
     found = REACHING.get(kind)
     if found is None or (found.events and text(attachment, "hookEvent") not in found.events):
         return "", ""
     holders = rows(attachment, found.each) if found.each else (attachment,)
-    said = "\n".join(filter(None, (_told(kind, found, holder) for holder in holders)))
+    said = "\n".join(filter(None, (_format_attachment(kind, found, holder) for holder in holders)))
     return said or (f"[{kind}]" if kind in _ALWAYS else ""), found.by
 
 
-def _told(kind: str, found: Attachment, holder: JSON) -> str:
+def _format_attachment(kind: str, found: Attachment, holder: JSON) -> str:
     """Return the text of one attachment below its name, or "" if it has neither."""
-    words = next(filter(None, (_words(at(holder, *path.split("/"))) for path in found.words)), "")
+    words = next(filter(None, (_render_text(at(holder, *path.split("/"))) for path in found.words)), "")
     name = text(holder, found.name) if found.name else ""
     if found.bare or not (name or words) or (found.words and not words):
         return words
     return "\n".join(filter(None, (f"[{kind}: {name}]" if name else f"[{kind}]", words)))
 
 
-def _words(value: JSON) -> str:
+def _render_text(value: JSON) -> str:
     """Return a text, or the texts, blocks and to-dos of a list, one per line; other values as JSON text."""
     if isinstance(value, list):
-        return "\n".join(filter(None, map(_listed, value)))
+        return "\n".join(filter(None, map(_render_element, value)))
     return value if isinstance(value, str) else as_written(value) if value else ""
 
 
-def _listed(each: JSON) -> str:
+def _render_element(each: JSON) -> str:
     if isinstance(each, str):
         return each
     todo = text(each, "content") or text(each, "subject")

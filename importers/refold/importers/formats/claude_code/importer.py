@@ -47,13 +47,13 @@ class ClaudeCode:
             return FormatMatch(90, "rows with parentUuid")
         found = [row.value for row in first_rows(source, _LOOK_AT) if isinstance(row, Row)]
         if any(is_head(row) or is_result(row) for row in found):
-            return FormatMatch(88, "a stream of print mode, by its head or its result")
+            return FormatMatch(88, "first or last row of a print mode stream")
         if any(map(is_message, found)):
             return FormatMatch(50, "rows of type user or assistant with a message")
         if any(map(is_bookkeeping, found)):
-            return FormatMatch(40, "rows that a session keeps beside its messages")
+            return FormatMatch(40, "bookkeeping rows of a session")
         printed = not found and b"claude" in head.lower() and sum(block in head for block in _BLOCKS) >= 2
-        return FormatMatch(5, "no rows: what somebody printed of a session") if printed else None
+        return FormatMatch(5, "no rows, but printed text of a session") if printed else None
 
     def items(self, source: Source) -> Iterator[Item]:
         """Yield the session, then its subagents that wrote into the same file, each a run started by a call.
@@ -63,38 +63,40 @@ class ClaudeCode:
         rows = Rows(source)
         outline = read_outline(rows)
         calls: dict[str, str] = {}
-        session = _session(outline)
-        yield from _conversation(source.name, rows, outline, session, calls)
+        session = _begin_session(outline)
+        yield from _read_conversation(source.name, rows, outline, session, calls)
         for agent in outline.agents.found:
             inner = read_outline(agent.rows)
-            began = _agent(agent, inner, session, calls.get(agent.call, session.key))
-            for item in _conversation(source.name, agent.rows, inner, began, calls, timed=not agent.reported):
+            began = _begin_agent(agent, inner, session, calls.get(agent.call, session.key))
+            for item in _read_conversation(
+                source.name, agent.rows, inner, began, calls, timed=not agent.reported
+            ):
                 yield msgspec.structs.replace(item, counts=UNCOUNTED) if agent.reported else item
 
 
-def _session(outline: Outline) -> RunBegan:
+def _begin_session(outline: Outline) -> RunBegan:
     """Return the start of the session, or of the subagent if the whole file is a subagent's."""
     session = outline.session or "session"
-    began = _began(outline, f"{session}/{outline.agent}" if outline.alone and outline.agent else session)
+    began = _begin_run(outline, f"{session}/{outline.agent}" if outline.alone and outline.agent else session)
     if outline.parted:
         began.labels[PARENT_LABEL] = session  # in another file
     return began
 
 
-def _agent(agent: SubAgent, outline: Outline, session: RunBegan, parent: str) -> RunBegan:
+def _begin_agent(agent: SubAgent, outline: Outline, session: RunBegan, parent: str) -> RunBegan:
     """Return the start of a subagent. A call of `parent`, the session or a branch of it, started it."""
-    began = _began(outline, f"{session.key}/{agent.name}")
+    began = _begin_run(outline, f"{session.key}/{agent.name}")
     position = f"line {agent.rows[0].line}"
     return msgspec.structs.replace(began, position=position, parent=parent, call=agent.call)
 
 
-def _began(outline: Outline, key: str) -> RunBegan:
+def _begin_run(outline: Outline, key: str) -> RunBegan:
     labels = {"version": outline.version} if outline.version else {}
     agent = "iflow" if is_iflow(outline.session) else "claude-code"
     return RunBegan("line 1", outline.began, key=key, model=outline.model, agent=agent, labels=labels)
 
 
-def _conversation(
+def _read_conversation(
     name: str,
     rows: Iterable[Row | Noise],
     outline: Outline,
@@ -110,7 +112,9 @@ def _conversation(
     forks: dict[int, str] = {}
     yield msgspec.structs.replace(began, cuts=outline.cuts[0])
     yield from gather(SessionReader(name, outline, forks, began.key, timed=timed).items(enumerate(rows)))
-    keys = {0: began.key} | {left.number: left.key(began.key) for left in outline.branches.heads.values()}
+    keys = {0: began.key} | {
+        left.number: left.make_key(began.key) for left in outline.branches.heads.values()
+    }
     for left, told in outline.branches.read(rows):
         reading, its_rows = SessionReader(name, outline, forks, began.key, left, timed=False), iter(told)
         first = next(its_rows)

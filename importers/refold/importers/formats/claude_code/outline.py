@@ -13,20 +13,20 @@ from refold.importers.fields import JSON, text
 from refold.importers.formats.claude_code.queue import Bursts, Queue
 from refold.importers.formats.claude_code.rows import (
     Kind,
-    blocks,
     command_name,
-    denied_by,
-    end_by,
-    failure,
+    describe_failure,
+    find_end,
+    find_kind,
     is_head,
     is_id,
     is_result,
-    kind,
-    preserved,
-    results,
-    says,
+    list_blocks,
+    list_denied,
+    list_preserved,
+    list_results,
+    select_content,
 )
-from refold.importers.formats.claude_code.tree import RowTree, SubAgents, TreeBranch, reports
+from refold.importers.formats.claude_code.tree import RowTree, SubAgents, TreeBranch, is_report
 from refold.importers.session import (
     NOTHING,
     PROMPT,
@@ -84,23 +84,23 @@ class Outline:
         for place, row in enumerate(rows):
             self.lines = row.line
             numbers.append(row.number if isinstance(row, Row) else 0)
-            self.kinds.append(kind(row.value) if isinstance(row, Row) else "other")
+            self.kinds.append(find_kind(row.value) if isinstance(row, Row) else "other")
             if isinstance(row, Row):
-                self._session(row.value, self.kinds[-1])
-                self._row(row, place, tree, queue, answers)
-                self._time(row, self.kinds[-1])
-                self._agent(row, self.kinds[-1])
+                self._record_session(row.value, self.kinds[-1])
+                self._read_row(row, place, tree, queue, answers)
+                self._record_time(row, self.kinds[-1])
+                self._record_agent(row, self.kinds[-1])
         queue.end()
         self.alone, self.fates = not self._main, queue.fates
         self.began = self._spoke.get(self.alone, self.began)
         self.parted = self.alone and self._sided
-        self.branches = tree.branches(side=self.alone)
+        self.branches = tree.find_branches(side=self.alone)
         self._join_typed()
         self._join_cuts(tree, numbers)
         if self.alone:
             self.agents = SubAgents()
 
-    def _row(self, found: Row, place: int, tree: RowTree, queue: Queue, answers: dict[str, int]) -> None:
+    def _read_row(self, found: Row, place: int, tree: RowTree, queue: Queue, answers: dict[str, int]) -> None:
         row, what = found.value, self.kinds[place]
         uuid, side = text(row, "uuid"), is_side(row)
         self._main = self._main or (what != "other" and not side)
@@ -109,18 +109,18 @@ class Outline:
             self.repeated.add(place)
             self.repeated_ids.add(uuid)
             return
-        first = self._piece(found, place, answers)
+        first = self._find_response(found, place, answers)
         if not side or not self._main:
-            queue.row(row, place, what, answers=what == "answer" and first == place)
-        self._cut(row, place)
+            queue.read_row(row, place, what, answers=what == "answer" and first == place)
+        self._record_cut(row, place)
         if is_id(uuid):
-            linked = text(row, "parentUuid") or _before(row, tree, side=side)
-            tree.add(place, uuid, tree.behind(uuid, linked) if other else linked, found.size)
+            linked = text(row, "parentUuid") or _find_predecessor(row, tree, side=side)
+            tree.add(place, uuid, tree.choose_parent(uuid, linked) if other else linked, found.size)
             self._sided = self._sided or side
             if text(row, "type") in ("user", "assistant", "system"):
-                tree.end(place, side=side)
+                tree.add_end(place, side=side)
 
-    def _piece(self, found: Row, place: int, answers: dict[str, int]) -> int:
+    def _find_response(self, found: Row, place: int, answers: dict[str, int]) -> int:
         """Find the response that a row belongs to, and return the place of the response's first row.
 
         Rows that do not belong to an earlier response return their own place.
@@ -130,20 +130,20 @@ class Outline:
             return place
         response = text(found.value, "message", "id")
         first = answers.setdefault(response, place) if response else _NAMELESS
-        first = answers[response] = self.bursts.first(found, first) if response else first
+        first = answers[response] = self.bursts.find_first(found, first) if response else first
         if first != place:
             self.pieces[place] = first
         if _NAMELESS < first < place:
             self.complete[first] = place
         return place if first == _NAMELESS else first
 
-    def _cut(self, row: JSON, place: int) -> None:
+    def _record_cut(self, row: JSON, place: int) -> None:
         """Record a cut and the rows that it keeps."""
         subtype = text(row, "subtype")
         if self.kinds[place] == "summary" or subtype == "microcompact_boundary":
             self._cuts.append(place)
         elif subtype == "compact_boundary":
-            self._kept.update(preserved(row)[0])
+            self._kept.update(list_preserved(row)[0])
 
     def _join_cuts(self, tree: RowTree, numbers: Sequence[int]) -> None:
         """Assign the cuts to their conversations and find the rows that they keep.
@@ -156,31 +156,31 @@ class Outline:
             self._cuts.append(branch.fork)
         self.cuts = Counter(self.branches.of.get(place, 0) for place in self._cuts)
         for uuid in self._kept:
-            place = tree.place(uuid)
+            place = tree.find_place(uuid)
             if place is not None:
                 first = self.pieces.get(place, _NAMELESS)
                 self.named[uuid] = numbers[place if first == _NAMELESS else first]
 
-    def _session(self, row: JSON, found: Kind) -> None:
+    def _record_session(self, row: JSON, found: Kind) -> None:
         self.session = text(row, "sessionId") or text(row, "session_id") or self.session
         self.version = text(row, "version") or text(row, "claude_code_version") or self.version
         if is_head(row):
             self.model = self.model or text(row, "model")
         elif is_result(row):
-            self.denied |= denied_by(row)
+            self.denied |= list_denied(row)
         if found == "answer":
             self.model = self.model or text(row, "message", "model")
 
-    def _agent(self, row: Row, found: Kind) -> None:
+    def _record_agent(self, row: Row, found: Kind) -> None:
         self.agent = self.agent or text(row.value, "agentId")
-        if reports(row.value):
-            self.agents.wrapped(row)
+        if is_report(row.value):
+            self.agents.add_wrapped(row)
         elif is_side(row.value):
-            self.agents.beside(row, found)
+            self.agents.add_row(row, found)
         elif found == "answer":
-            self.agents.call(row.value)
+            self.agents.record_calls(row.value)
 
-    def _time(self, row: Row, found: Kind) -> None:
+    def _record_time(self, row: Row, found: Kind) -> None:
         """Record the time of the first row and of the first message. Bookkeeping rows may be much older."""
         if row.at is None:
             return
@@ -203,18 +203,18 @@ class Outline:
 def read_outline(rows: Iterable[Row | Noise]) -> Outline:
     """Read the outline: a second time if a row has the id of an earlier row but another message."""
     outline = Outline(rows)
-    others = find_repeats(rows, "uuid", outline.repeated_ids, says).others
+    others = find_repeats(rows, "uuid", outline.repeated_ids, select_content).others
     return Outline(rows, others) if others else outline
 
 
-def _before(row: JSON, tree: RowTree, *, side: bool) -> str | int:
+def _find_predecessor(row: JSON, tree: RowTree, *, side: bool) -> str | int:
     """Return the row that precedes a compaction: the one it names, or the last row if that is not in the tree
     yet.
 
     A compaction may name a message that it keeps, which is written again after it.
     """
     named = text(row, "logicalParentUuid")
-    last = tree.last(side=side)
+    last = tree.find_last(side=side)
     return last if named and named not in tree and last is not None else named
 
 
@@ -244,23 +244,23 @@ class OutlineEnding:
         """Update the state with one row of the main conversation."""
         if found == "command" or text(row, "subtype") == "local_command":
             self.command = command_name(row) or self.command
-        self.over = self.over or _ends_turn(row)
+        self.over = self.over or _is_turn_end(row)
         self.result = row if is_result(row) else self.result
         if found in ("command", "synthetic", "other"):
             return
         self.last, self.row, self.command, self.over = found, row, "", False
         self.result = None
-        self.answered.update(text(result, "tool_use_id") for result in results(row))
+        self.answered.update(text(result, "tool_use_id") for result in list_results(row))
         if found == "answer":
-            self._answer(row)
+            self._read_response(row)
 
-    def _answer(self, row: JSON) -> None:
+    def _read_response(self, row: JSON) -> None:
         response = text(row, "message", "id")
         if response != self.response or not response:
             self.response, self.calls, self.stop, self.spoke, self.thought = response, [], "", False, False
             self.answered = set()
         self.stop = text(row, "message", "stop_reason") or self.stop
-        for block in blocks(row):
+        for block in list_blocks(row):
             match text(block, "type"):
                 case "tool_use":
                     self.calls.append(text(block, "id"))
@@ -274,14 +274,16 @@ class OutlineEnding:
     def end(self) -> tuple[str, str]:
         """Return the name of the end and its source."""
         if self.result is not None:
-            return end_by(self.result)
+            return find_end(self.result)
         pending = sum(call not in self.answered for call in self.calls)
         match self.last:
             case "interrupt":
-                marker = next(iter(text(next(iter(blocks(self.row)), None), "text").strip().splitlines()), "")
+                marker = next(
+                    iter(text(next(iter(list_blocks(self.row)), None), "text").strip().splitlines()), ""
+                )
                 return "cancelled", f"last message: {marker[:80]}"
             case "failed":
-                return self._failed()
+                return self._end_with_failure()
             case "prompt" | "meta" | "summary":
                 return PROMPT
             case "other":
@@ -293,14 +295,14 @@ class OutlineEnding:
             case _ if self.thought and not self.spoke and not self.calls:
                 return THOUGHTS
             case _:
-                return self._finished()
+                return self._end_with_response()
 
-    def _failed(self) -> tuple[str, str]:
-        failed, _, status = failure(self.row)
+    def _end_with_failure(self) -> tuple[str, str]:
+        failed, _, status = describe_failure(self.row)
         source = f"last request failed{f' ({status})' if status else ''}"
         return "limit:rate" if failed is FailureClass.RATE_LIMIT else "error", source
 
-    def _finished(self) -> tuple[str, str]:
+    def _end_with_response(self) -> tuple[str, str]:
         """Return the end of a conversation whose last message is a response.
 
         Responses are written block by block. Only a stop reason or a row of the harness shows that it is
@@ -313,6 +315,6 @@ class OutlineEnding:
         return end, f"{says}{turn}{command}"
 
 
-def _ends_turn(row: JSON) -> bool:
+def _is_turn_end(row: JSON) -> bool:
     """Return whether a row shows that a turn is over: its `Stop` hooks ran, or its duration is recorded."""
     return text(row, "data", "hookEvent") == "Stop" or text(row, "subtype") in _OVER

@@ -19,8 +19,8 @@ from typing import Literal
 import msgspec
 
 from refold.importers.fields import JSON, NANO, at, rows, text
-from refold.importers.formats.claude_code.attachments import queued
-from refold.importers.formats.claude_code.rows import Kind, command_name, results, spoken
+from refold.importers.formats.claude_code.attachments import read_queued
+from refold.importers.formats.claude_code.rows import Kind, command_name, join_text, list_results
 from refold.importers.session_rows import Row
 
 What = Literal["said", "typed:taken_back", "typed:never_sent", "typed:unknown"]
@@ -67,7 +67,7 @@ class Queue:
         self._waiting: defaultdict[str, deque[_Words]] = defaultdict(deque)
         self._unheard: defaultdict[str, deque[_Words]] = defaultdict(deque)
 
-    def row(self, row: JSON, place: int, found: Kind, *, answers: bool) -> None:
+    def read_row(self, row: JSON, place: int, found: Kind, *, answers: bool) -> None:
         """Update the queue with a row of the main conversation.
 
         `answers`: the row is the first of a response.
@@ -75,51 +75,57 @@ class Queue:
         if answers:
             self._settle()
         if text(row, "type") == "queue-operation":
-            self._moved(row, place)
-        elif said := queued(row) or (spoken(row) if text(row, "type") == "user" else ""):
-            self._heard(said, command_name(row) if found == "command" else "")
+            self._read_operation(row, place)
+        elif said := read_queued(row) or (join_text(row) if text(row, "type") == "user" else ""):
+            self._match_message(said, command_name(row) if found == "command" else "")
 
     def end(self) -> None:
         """Settle all text that is still in the queue after the last row."""
         self._settle()
         for words in self._all:
             if words.waiting:
-                self._tell(words, "typed:never_sent", words.came)
+                self._record_fate(words, "typed:never_sent", words.came)
 
-    def _moved(self, row: JSON, place: int) -> None:
+    def _read_operation(self, row: JSON, place: int) -> None:
         said, operation = text(row, "content"), text(row, "operation")
-        named = _first(self._waiting[_key(said)], lambda words: words.waiting) if said else None
+        named = (
+            _skip_to_first(self._waiting[_normalize_spaces(said)], lambda words: words.waiting)
+            if said
+            else None
+        )
         match operation:
             case "enqueue":
-                words = self._came(said, place)
+                words = self._add_words(said, place)
                 self._all.append(words)
-                self._waiting[_key(said)].append(words)
+                self._waiting[_normalize_spaces(said)].append(words)
             case "popAll":
                 for words in [named] if named else self._all:
-                    self._leave(words, operation, place)
+                    self._remove(words, operation, place)
                 if not named:
                     self._all.clear()
             case "dequeue" | "remove" if said:
-                self._leave(named or self._came(said, place), text(row, "reason") or operation, place)
+                self._remove(named or self._add_words(said, place), text(row, "reason") or operation, place)
             case "dequeue" | "remove":
-                first = _first(self._all, lambda words: words.waiting)
+                first = _skip_to_first(self._all, lambda words: words.waiting)
                 if first is not None:
-                    self._leave(first, text(row, "reason") or operation, place)
+                    self._remove(first, text(row, "reason") or operation, place)
             case _:
                 pass  # an operation of a later version: the text stays in the queue
 
-    def _came(self, said: str, place: int) -> _Words:
+    def _add_words(self, said: str, place: int) -> _Words:
         words = _Words(said, place)
-        self._unheard[_key(said)].append(words)
+        self._unheard[_normalize_spaces(said)].append(words)
         return words
 
-    def _leave(self, words: _Words, how: str, place: int) -> None:
+    def _remove(self, words: _Words, how: str, place: int) -> None:
         if words.waiting:
             words.waiting, words.how, words.left = False, how, place
             self._left.append(words)
 
-    def _heard(self, said: str, command: str) -> None:
-        alike = _first(self._unheard[_key(said)], lambda words: words.open and not words.heard)
+    def _match_message(self, said: str, command: str) -> None:
+        alike = _skip_to_first(
+            self._unheard[_normalize_spaces(said)], lambda words: words.open and not words.heard
+        )
         if alike is not None:
             alike.heard = True
             return
@@ -134,31 +140,31 @@ class Queue:
         for words in self._left:
             words.open = False
             if words.how == "popAll":
-                self._tell(words, "typed:taken_back", words.came)
+                self._record_fate(words, "typed:taken_back", words.came)
             elif words.how == _ABSORBED or (words.how == "remove" and not _COMMAND.match(words.said)):
-                self._tell(words, "said", words.left)
+                self._record_fate(words, "said", words.left)
             else:
-                self._tell(words, "typed:unknown", words.came)
+                self._record_fate(words, "typed:unknown", words.came)
         self._left.clear()
 
-    def _tell(self, words: _Words, what: What, place: int) -> None:
-        typed = what == "said" or by(words.said) == "user"
+    def _record_fate(self, words: _Words, what: What, place: int) -> None:
+        typed = what == "said" or find_sender(words.said) == "user"
         if words.said.strip() and not words.heard and typed:
             self.fates[place] = Fate(what, words.said)
 
 
-def by(said: str) -> str:
+def find_sender(said: str) -> str:
     """Return who put text into the queue: the user, or the harness with a notice."""
     return "harness" if said.lstrip().startswith(_NOTICES) else "user"
 
 
-def _first(queue: deque[_Words], wanted: Callable[[_Words], bool]) -> _Words | None:
+def _skip_to_first(queue: deque[_Words], wanted: Callable[[_Words], bool]) -> _Words | None:
     while queue and not wanted(queue[0]):
         queue.popleft()
     return queue[0] if queue else None
 
 
-def _key(said: str) -> str:
+def _normalize_spaces(said: str) -> str:
     return " ".join(said.split())
 
 
@@ -180,7 +186,7 @@ class Bursts:
         self._open: dict[tuple[bool, str], tuple[int, str, JSON]] = {}
         self._last: tuple[int, Row] | None = None
 
-    def first(self, row: Row, first: int) -> int:
+    def find_first(self, row: Row, first: int) -> int:
         """Return the first row of the response that contains `row`.
 
         `first` is the result by `message.id` alone.
@@ -193,7 +199,7 @@ class Bursts:
             known = self._open.get((side, text(call, "id")))
             if known is not None and known[1:] == (text(call, "name"), at(call, "input")):
                 first = min(first, known[0])
-        if self._last is not None and _streams(self._last[1], row):
+        if self._last is not None and _is_same_stream(self._last[1], row):
             first = min(first, self._last[0])
         for call in asked:
             if id_ := text(call, "id"):
@@ -208,11 +214,11 @@ class Bursts:
         if found == "other":
             return
         self._last = None
-        for result in results(row):
+        for result in list_results(row):
             self._open.pop((at(row, "isSidechain") is True, text(result, "tool_use_id")), None)
 
 
-def _streams(before: Row, row: Row) -> bool:
+def _is_same_stream(before: Row, row: Row) -> bool:
     """Return whether two rows are states of one iFlow response: same parent, less than a second apart."""
     parent = text(row.value, "parentUuid")
     if not (is_iflow(text(row.value, "sessionId")) and parent and parent == text(before.value, "parentUuid")):

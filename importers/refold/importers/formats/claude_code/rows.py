@@ -12,7 +12,7 @@ from typing import Literal
 
 from refold.importers.content import end_of
 from refold.importers.fields import JSON, at, json_text, nano_usd, number, omit_keys, rows, table, text
-from refold.importers.formats.claude_code.attachments import attached
+from refold.importers.formats.claude_code.attachments import read_attachment
 from refold.importers.items import Tokens
 from refold.importers.session_rows import Row
 from refold.importers.usage import UsageNames
@@ -93,7 +93,7 @@ _ERRORS = (
 )
 
 
-def kind(row: JSON) -> Kind:
+def find_kind(row: JSON) -> Kind:
     """Return the kind of a row."""
     match text(row, "type"):
         case "user" if isinstance(at(row, "message"), dict):
@@ -107,11 +107,11 @@ def kind(row: JSON) -> Kind:
 
 
 def _user_kind(row: JSON) -> Kind:
-    if results(row):
+    if list_results(row):
         return "result"
     if at(row, "isCompactSummary") is True:
         return "summary"
-    said = spoken(row).lstrip()
+    said = join_text(row).lstrip()
     if said.startswith(_INTERRUPT):
         return "interrupt"
     if said.startswith(_COMMANDS):
@@ -123,11 +123,11 @@ def _is_error(row: JSON) -> bool:
     return (
         at(row, "isApiErrorMessage") is True
         or bool(text(row, "error"))
-        or spoken(row).startswith("API Error")
+        or join_text(row).startswith("API Error")
     )
 
 
-def blocks(row: JSON) -> list[JSON]:
+def list_blocks(row: JSON) -> list[JSON]:
     """Return the blocks of a message; a bare text is one block."""
     content = at(row, "message", "content")
     if isinstance(content, str):
@@ -135,17 +135,17 @@ def blocks(row: JSON) -> list[JSON]:
     return [{"type": "text", "text": block} if isinstance(block, str) else block for block in rows(content)]
 
 
-def results(row: JSON) -> list[JSON]:
+def list_results(row: JSON) -> list[JSON]:
     """Return the tool results of a user row."""
     return [block for block in rows(row, "message", "content") if text(block, "type") == "tool_result"]
 
 
-def spoken(row: JSON) -> str:
+def join_text(row: JSON) -> str:
     """Return the text of a message without results, reasoning and calls; images become placeholders."""
-    return "\n".join(said for block in blocks(row) if (said := _said(block)))
+    return "\n".join(said for block in list_blocks(row) if (said := _render_block(block)))
 
 
-def _said(block: JSON) -> str:
+def _render_block(block: JSON) -> str:
     match text(block, "type"):
         case "text":
             return text(block, "text")
@@ -155,30 +155,30 @@ def _said(block: JSON) -> str:
             return ""
 
 
-def output(result: JSON) -> str:
+def render_output(result: JSON) -> str:
     """Return the text of a result as the prompt contains it."""
     content = at(result, "content")
     if isinstance(content, str):
         return content
-    return "\n".join(_part(part) for part in rows(content))
+    return "\n".join(_render_part(part) for part in rows(content))
 
 
-def _part(part: JSON) -> str:
-    return part if isinstance(part, str) else _said(part) or f"[{text(part, 'type') or 'part'}]"
+def _render_part(part: JSON) -> str:
+    return part if isinstance(part, str) else _render_block(part) or f"[{text(part, 'type') or 'part'}]"
 
 
-def error_of(result: JSON) -> ToolError | None:
+def find_error(result: JSON) -> ToolError | None:
     """Return how a call failed if its result is marked as an error, classified by the CLI's texts."""
     if at(result, "is_error") is not True:
         return None
-    head = output(result)[:400]
+    head = render_output(result)[:400]
     for error, fragments in _ERRORS:
         if any(fragment in head for fragment in fragments):
             return error
     return ToolError.RAISED
 
 
-def refuser_of(row: JSON, result: JSON) -> Refuser | None:
+def find_refuser(row: JSON, result: JSON) -> Refuser | None:
     """Return who refused a call, if the row shows that it did not run.
 
     A rejection by the user is not sufficient evidence: a call that they stop while it runs gets the same text
@@ -187,15 +187,15 @@ def refuser_of(row: JSON, result: JSON) -> Refuser | None:
     """
     if at(result, "is_error") is not True:
         return None
-    denied = _DENIED.get(text(row, "toolDenialKind")) if len(results(row)) == 1 else None
-    said = output(result)
+    denied = _DENIED.get(text(row, "toolDenialKind")) if len(list_results(row)) == 1 else None
+    said = render_output(result)
     answered = said.startswith(_REJECTED[0]) and _INSTEAD in said[:600]
     if denied is None and (answered or said.startswith(_NEVER_APPROVED)):
         return Refuser.USER
     return denied or (Refuser.RULE if _NO_PERMISSION.match(said) else None)
 
 
-def unfailed(result: JSON) -> bool | None:
+def read_status(result: JSON) -> bool | None:
     """Return False for a call that did not fail or whose `is_error` is missing, None if `is_error` is not a
     boolean.
     """
@@ -222,7 +222,7 @@ def is_kept(row: JSON) -> bool:
     return text(row, "type") in _KEPT
 
 
-def says(row: JSON) -> JSON:
+def select_content(row: JSON) -> JSON:
     """Return what distinguishes a row from others with its id: its message, or all keys but the session's."""
     if not isinstance(at(row, "message"), dict):
         return {name: value for name, value in table(row).items() if name not in _ENVELOPE}
@@ -236,12 +236,12 @@ def is_id(uuid: str) -> bool:
 
 def command_name(row: JSON) -> str:
     """Return the local command that a row names, such as `/exit`, or ""."""
-    said = spoken(row) or text(row, "content")
+    said = join_text(row) or text(row, "content")
     found = _COMMAND_NAME.search(said[:2000])
     return found[1] if found else ""
 
 
-def failure(row: JSON) -> tuple[FailureClass, str, int | None]:
+def describe_failure(row: JSON) -> tuple[FailureClass, str, int | None]:
     """Return why a request failed: class, text and HTTP status.
 
     The row is a message in the model's role with an error, or a row `api_error`.
@@ -249,14 +249,14 @@ def failure(row: JSON) -> tuple[FailureClass, str, int | None]:
     error = at(row, "error")
     inner = at(error, "error", "error") or at(error, "error") or error
     status = number(row, "apiErrorStatus") or number(error, "status") or None
-    said = spoken(row) if text(row, "type") == "assistant" else ""
+    said = join_text(row) if text(row, "type") == "assistant" else ""
     message = said or text(error, "formatted") or text(inner, "message") or text(error, "message")
     words = f"{text(row, 'error')} {text(inner, 'type')} {text(error, 'connection', 'message')} {message}"
     found = classify(status, words.replace("rate_limit", "rate limit").replace("overloaded", "unavailable"))
     return found, message or words.strip(), status
 
 
-def remark(row: JSON) -> str:
+def choose_label(row: JSON) -> str:
     """Return the label of a row that is not a message."""
     match text(row, "type"), text(row, "subtype"):
         case "system", ("compact_boundary" | "microcompact_boundary") as boundary:
@@ -273,7 +273,7 @@ def remark(row: JSON) -> str:
             return "permission_mode"
         case "queue-operation", _:
             return "queue"
-        case "attachment", _ if attached(row)[0]:
+        case "attachment", _ if read_attachment(row)[0]:
             return "attached"
         case "attachment", _:
             return "hook" if text(row, "attachment", "type").startswith("hook_") else "attachment"
@@ -281,7 +281,7 @@ def remark(row: JSON) -> str:
             return "unmapped"
 
 
-def preserved(row: JSON) -> tuple[list[str], bool]:
+def list_preserved(row: JSON) -> tuple[list[str], bool]:
     """Return the uuids of the rows that a compaction keeps, and whether it keeps all between them too."""
     listed = rows(row, "compactMetadata", "preservedMessages", "uuids")
     named = [uuid for uuid in listed if isinstance(uuid, str)]
@@ -289,19 +289,19 @@ def preserved(row: JSON) -> tuple[list[str], bool]:
     return (named, False) if named else ([*filter(None, edges)], True)
 
 
-def leftover(row: Row, model: str = "") -> str:
+def encode_unmapped(row: Row, model: str = "") -> str:
     """Return the keys of a message's row that no item takes, as JSON text.
 
     `model` is the response's model.
     """
-    found = kind(row.value)
+    found = find_kind(row.value)
     said: list[tuple[str, JSON]] = [("role", text(row.value, "type")), ("type", "message")]
     if found == "answer":  # other messages have no ids or stop reasons that an item takes
         said += [(name, text(row.value, "message", name)) for name in ("id", "stop_reason")]
         said += [("model", model), ("stop_reason", None)]
     around = omit_keys(row.value.get("message"), "content")
     message = {key: value for key, value in around.items() if (key, value) not in said}
-    if parts := [part for block in blocks(row.value) if (part := _block_left(block, found))]:
+    if parts := [part for block in list_blocks(row.value) if (part := _select_unmapped(block, found))]:
         message["content"] = list(parts)
     elif not isinstance(content := at(row.value, "message", "content"), str | list | None):
         message["content"] = content
@@ -312,7 +312,7 @@ def leftover(row: Row, model: str = "") -> str:
     return json_text(whole) if whole else ""
 
 
-def _block_left(block: JSON, of: Kind) -> JSON:
+def _select_unmapped(block: JSON, of: Kind) -> JSON:
     """Return the keys of a block that no item takes.
 
     Only responses take reasoning and calls, and only results take results.
@@ -326,7 +326,7 @@ def _block_left(block: JSON, of: Kind) -> JSON:
         "tool_result": ("type", "tool_use_id", "is_error") if of == "result" else (),
     }.get(text(block, "type"), ())
     kept = {key: value for key, value in block.items() if key not in known or not _is_taken(key, value)}
-    if known and text(block, "type") == "tool_result" and _plain(kept.get("content")):
+    if known and text(block, "type") == "tool_result" and _is_plain(kept.get("content")):
         kept.pop("content", None)
     return kept
 
@@ -338,7 +338,7 @@ def _is_taken(key: str, value: JSON) -> bool:
     return key == "input" or isinstance(value, str)
 
 
-def _plain(content: JSON) -> bool:
+def _is_plain(content: JSON) -> bool:
     """Return whether the text of a result contains everything in its content."""
     if not isinstance(content, list):
         return isinstance(content, str | None)
@@ -366,7 +366,7 @@ def is_head(row: JSON) -> bool:
     return heads and bool(text(row, "session_id"))
 
 
-def end_by(result: JSON) -> tuple[str, str]:
+def find_end(result: JSON) -> tuple[str, str]:
     """Return how a run ended by its `result` row, and the source for it."""
     subtype, stop = text(result, "subtype"), text(result, "stop_reason")
     says = f"result: {subtype}" + (f", stop_reason={stop}" if stop else "")
@@ -375,7 +375,7 @@ def end_by(result: JSON) -> tuple[str, str]:
     return ("error" if subtype == "success" else _ENDS.get(subtype, "unknown")), says
 
 
-def totals_by(result: JSON, names: UsageNames) -> tuple[Tokens | None, str]:
+def read_totals(result: JSON, names: UsageNames) -> tuple[Tokens | None, str]:
     """Return the tokens of a run by its `result` row, and its totals as JSON text for the end."""
     used = names.of(at(result, "usage"))
     cost = nano_usd(at(result, "total_cost_usd"))
@@ -389,7 +389,7 @@ def totals_by(result: JSON, names: UsageNames) -> tuple[Tokens | None, str]:
     return tokens, json_text({"model_stats": stats}) if stats else ""
 
 
-def denied_by(result: JSON) -> frozenset[str]:
+def list_denied(result: JSON) -> frozenset[str]:
     """Return the ids of the calls that were not permitted."""
     return frozenset(
         filter(None, (text(denial, "tool_use_id") for denial in rows(result, "permission_denials")))

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from refold.importers.fields import JSON, at, instant, omit_keys, table, text
-from refold.importers.formats.claude_code.rows import Kind, blocks, spoken
+from refold.importers.formats.claude_code.rows import Kind, join_text, list_blocks
 from refold.importers.session_rows import MOST_HELD, Noise, Row
 
 
@@ -39,7 +39,7 @@ class TreeBranch(msgspec.Struct, frozen=True):
     uuid: str
     size: int
 
-    def key(self, session: str) -> str:
+    def make_key(self, session: str) -> str:
         """Return the key of its run, which stays the same if the session is continued."""
         return f"{session}/rewound-{self.uuid}"
 
@@ -68,18 +68,21 @@ class Branches(msgspec.Struct, frozen=True):
 
         The rows of a large branch are read while they are consumed.
         """
-        for batch in _batches(sorted(self.heads.values(), key=lambda branch: branch.first)):
+        for batch in _group_branches(sorted(self.heads.values(), key=lambda branch: branch.first)):
             if len(batch) == 1:
                 (branch,) = batch
-                yield branch, (place_row for number, place_row in self._told(rows) if number == branch.number)
+                yield (
+                    branch,
+                    (place_row for number, place_row in self._list_rows(rows) if number == branch.number),
+                )
                 continue
             held: dict[int, list[tuple[int, Row]]] = {branch.number: [] for branch in batch}
-            for number, place_row in self._told(rows):
+            for number, place_row in self._list_rows(rows):
                 if number in held:
                     held[number].append(place_row)
             yield from ((branch, held.pop(branch.number)) for branch in batch)
 
-    def _told(self, rows: Iterable[Row | Noise]) -> Iterator[tuple[int, tuple[int, Row]]]:
+    def _list_rows(self, rows: Iterable[Row | Noise]) -> Iterator[tuple[int, tuple[int, Row]]]:
         """Yield each row with the number of each branch whose run contains it."""
         for place, row in enumerate(rows):
             if isinstance(row, Row) and (number := self.of.get(place)):
@@ -88,7 +91,7 @@ class Branches(msgspec.Struct, frozen=True):
                     yield above, (place, row)
 
 
-def _batches(branches: Sequence[TreeBranch]) -> Iterator[list[TreeBranch]]:
+def _group_branches(branches: Sequence[TreeBranch]) -> Iterator[list[TreeBranch]]:
     """Group branches that fit into memory together, so that a file with many is not read once for each."""
     batch: list[TreeBranch] = []
     size = 0
@@ -139,7 +142,7 @@ class RowTree:
         """Return whether a row has this id."""
         return uuid in self._places
 
-    def place(self, uuid: str) -> int | None:
+    def find_place(self, uuid: str) -> int | None:
         """Return the place of the row with this id."""
         return self._places.get(uuid)
 
@@ -156,7 +159,7 @@ class RowTree:
         if isinstance(parent, str) and parent and found == _NONE:
             self._late[place] = parent
 
-    def behind(self, uuid: str, parent: str | int) -> str | int:
+    def choose_parent(self, uuid: str, parent: str | int) -> str | int:
         """Return the parent of a row that has the id of an earlier one: that row, if both name the same
         parent.
         """
@@ -164,28 +167,28 @@ class RowTree:
         named = parent if isinstance(parent, int) else self._places.get(parent, _NONE)
         return first if first != _NONE and named in (_NONE, self._parents[first]) else parent
 
-    def end(self, place: int, *, side: bool) -> None:
+    def add_end(self, place: int, *, side: bool) -> None:
         """Record that a conversation may end with this row. `side`: it is a subagent's."""
         self._ends[side].append(place)
 
-    def last(self, *, side: bool) -> int | None:
+    def find_last(self, *, side: bool) -> int | None:
         """Return the last row with which a conversation may end."""
         return self._ends[side][-1] if self._ends[side] else None
 
-    def branches(self, *, side: bool) -> Branches:
+    def find_branches(self, *, side: bool) -> Branches:
         """Return the branches of the conversation that ends with the last row, after all rows were added."""
         for place, parent in self._late.items():
             self._parents[place] = self._places.get(parent, _NONE)
-        lines, of = self._lines(self._ends[side])
+        lines, of = self._find_lines(self._ends[side])
         if len(lines) < 2:
             return Branches()
         for line in reversed(lines):
             line.holds = line.holds or line.answered
             if line.above != _NONE:
                 lines[line.above].holds |= line.holds
-        return self._told(lines, of)
+        return self._select_branches(lines, of)
 
-    def _lines(self, ends: Sequence[int]) -> tuple[list[_Line], "array[int]"]:
+    def _find_lines(self, ends: Sequence[int]) -> tuple[list[_Line], "array[int]"]:
         """Return the lines, from the last row on, and the number of each row's line."""
         of, lines = array("q", [_NONE]) * len(self._parents), list[_Line]()
         answers: dict[int, int] = {}
@@ -209,7 +212,7 @@ class RowTree:
                 line.anew = self._kinds[line.head] == "prompt" and (line.above, line.fork) in asked
         return lines, of
 
-    def _told(self, lines: Sequence[_Line], of: "array[int]") -> Branches:
+    def _select_branches(self, lines: Sequence[_Line], of: "array[int]") -> Branches:
         """Select the branches. Other lines belong to the conversation from which they fork.
 
         Rows outside all lines belong to the conversation of their parents.
@@ -269,15 +272,15 @@ class SubAgents:
         self._calls: dict[str, list[str]] = {}
         self._seen: set[str] = set()
 
-    def call(self, row: JSON) -> None:
+    def record_calls(self, row: JSON) -> None:
         """Record the calls of a response that may start a subagent."""
-        for block in blocks(row):
+        for block in list_blocks(row):
             if (task := text(block, "input", "prompt")) and text(block, "type") == "tool_use":
                 call, asked = text(block, "id"), self._calls.setdefault(task.strip(), [])
                 asked += [call] if call not in self._seen else []  # a row may be written twice
                 self._seen.add(call)
 
-    def beside(self, row: Row, found: Kind) -> None:
+    def add_row(self, row: Row, found: Kind) -> None:
         """Add a subagent's row that is written among those of the session."""
         agent, call = self._by_row.get(text(row.value, "parentUuid")), text(row.value, "parent_tool_use_id")
         agent = self._by_name.get(call) if call else agent
@@ -285,7 +288,7 @@ class SubAgents:
             agent = self._by_name[call] = SubAgent(f"agent-{len(self.found) + 1}", call, reported=False)
             self.found.append(agent)
         elif agent is None:
-            begun_by = self._calls.get(spoken(row.value).strip(), []) if found != "other" else []
+            begun_by = self._calls.get(join_text(row.value).strip(), []) if found != "other" else []
             agent = SubAgent(
                 f"agent-{len(self.found) + 1}", begun_by.pop(0) if begun_by else "", reported=False
             )
@@ -294,7 +297,7 @@ class SubAgents:
         if uuid := text(row.value, "uuid"):  # without an id, the next row without a parent would be its child
             self._by_row[uuid] = agent
 
-    def wrapped(self, row: Row) -> None:
+    def add_wrapped(self, row: Row) -> None:
         """Add the row that a `progress` row contains."""
         name = text(row.value, "data", "agentId")
         agent = self._by_name.get(name)
@@ -321,7 +324,7 @@ class SubAgents:
         agent.rows.append(msgspec.structs.replace(row, value=value, at=when))
 
 
-def reports(row: JSON) -> bool:
+def is_report(row: JSON) -> bool:
     """Return whether a row contains a row of a subagent."""
     message = at(row, "data", "message")
     return (

@@ -93,10 +93,10 @@ def is_log(source: Source) -> bool:
 
 def records(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
     """Yield the records of a chat in order, with the noise of a log at its position."""
-    return _of_log(source) if is_log(source) else _of_document(source)
+    return _read_log(source) if is_log(source) else _read_document(source)
 
 
-def _of_document(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
+def _read_document(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
     try:
         read = document(source, ("messages",))
     except BadTranscript:
@@ -143,7 +143,7 @@ class _RecordLog:
             self.left.discard(id_)
 
 
-def _of_log(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
+def _read_log(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
     log, listed = _RecordLog(), Rows(source)
     for row in listed:
         if isinstance(row, Row):
@@ -154,17 +154,17 @@ def _of_log(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
         if isinstance(row, Noise):
             yield row
             continue
-        found = _record(row, log, seen, begun=begun)
-        yield from _gone(row, log)
+        found = _read_row(row, log, seen, begun=begun)
+        yield from _report_lost_calls(row, log)
         begun = begun or not isinstance(found, Noise)
         yield found
         if isinstance(found, GeminiRecord) and found.what == "message" and found.value != row.value:
             yield row.noise("repeated")  # an earlier version of the message yielded above
         if "sessionId" in row.value:
-            yield from _inside(row, seen)
+            yield from _read_nested(row, seen)
 
 
-def _gone(row: Row, log: _RecordLog) -> Iterator[Unread]:
+def _report_lost_calls(row: Row, log: _RecordLog) -> Iterator[Unread]:
     """Report calls that an earlier version of a message had and the last version does not have."""
     listed = rows(log.latest.get(text(row.value, "id"), row.value), "toolCalls")
     stayed = {text(call, "id") for call in listed}
@@ -172,12 +172,12 @@ def _gone(row: Row, log: _RecordLog) -> Iterator[Unread]:
     yield from diagnose_apart(row.place, "rewound", Counted(calls=gone))
 
 
-def _record(row: Row, log: _RecordLog, seen: set[str], *, begun: bool) -> GeminiRecord | Noise:
+def _read_row(row: Row, log: _RecordLog, seen: set[str], *, begun: bool) -> GeminiRecord | Noise:
     value, id_ = row.value, text(row.value, "id")
     if "$rewindTo" in value:
         return row.noise("rewind")
     if not id_ and not text(value, "type"):
-        return _patch(row, begun=begun)
+        return _read_patch(row, begun=begun)
     if id_ in seen:
         return row.noise("repeated")
     if id_:
@@ -186,7 +186,7 @@ def _record(row: Row, log: _RecordLog, seen: set[str], *, begun: bool) -> Gemini
     return GeminiRecord("message", row.position, latest, left=id_ in log.left)
 
 
-def _inside(row: Row, seen: set[str]) -> Iterator[GeminiRecord | Noise]:
+def _read_nested(row: Row, seen: set[str]) -> Iterator[GeminiRecord | Noise]:
     """Yield the messages of a document that is on one line of a log: older versions wrote the chat as a
     document.
     """
@@ -198,7 +198,7 @@ def _inside(row: Row, seen: set[str]) -> Iterator[GeminiRecord | Noise]:
             yield Noise(what="repeated", line=row.line, text=json_text(message))
 
 
-def _patch(row: Row, *, begun: bool) -> GeminiRecord | Noise:
+def _read_patch(row: Row, *, begun: bool) -> GeminiRecord | Noise:
     """Return the header or a change of it. A change with messages replaces the prompt from there on."""
     if rows(row.value, "$set", "messages"):
         return GeminiRecord("replaced", row.position, row.value)
@@ -220,14 +220,14 @@ _NONE = "(none)"
 _NO_SIGNAL = (_NONE, "0")
 
 
-def shell_failed(output: str) -> ToolError | bool | None:
+def classify_shell_output(output: str) -> ToolError | bool | None:
     """Return whether a command failed or how it was stopped, or None if the output does not show it.
 
     Gemini CLI omits the exit code if it is 0, but still prints the process group.
     """
     if cut_off := _CUT_OFF.match(output):
         return ToolError.TIMEOUT if cut_off[1] else ToolError.CANCELLED
-    found = _last_block(output)
+    found = _parse_status_lines(output)
     code, signal = found.get("Exit Code"), found.get("Signal", _NONE)
     if signal not in _NO_SIGNAL or code == _NONE:
         return True
@@ -236,7 +236,7 @@ def shell_failed(output: str) -> ToolError | bool | None:
     return False if "Process Group PGID" in found else None
 
 
-def _last_block(output: str) -> dict[str, str]:
+def _parse_status_lines(output: str) -> dict[str, str]:
     found: dict[str, str] = {}
     follows = -1
     for line in reversed(list(_LINE.finditer(output))):
@@ -268,32 +268,32 @@ _WORDS: tuple[tuple[re.Pattern[str], ToolError | Refuser], ...] = (
 )
 
 
-def take_said(message: JSON) -> str:
+def take_content_text(message: JSON) -> str:
     """Take the text of a content: a string, a part, or a list of parts. Other parts become placeholders."""
     if part := table(message, "content"):
         table(message)["content"] = [part]
     return take_words(message, "content")
 
 
-def is_answered(call: JSON) -> bool:
+def has_result(call: JSON) -> bool:
     """Return whether a call of `toolCalls` contains its result."""
     result = at(call, "result")
     return bool(result) if isinstance(result, list | str) else isinstance(result, dict)
 
 
-def holds_responses(message: JSON) -> bool:
+def has_sent_results(message: JSON) -> bool:
     """Return whether a content has parts that are results."""
-    return any(table(part, _RESPONSE) for part in _parts(message))
+    return any(table(part, _RESPONSE) for part in _list_parts(message))
 
 
-def _parts(message: JSON) -> Sequence[JSON]:
+def _list_parts(message: JSON) -> Sequence[JSON]:
     content = at(message, "content")
     return [content] if isinstance(content, dict) else rows(message, "content")
 
 
 def _take_parts(message: JSON, name: str) -> list[JSON]:
     """Take the parts of a content that have this key."""
-    parts = _parts(message)
+    parts = _list_parts(message)
     found = [part for part in parts if table(part, name)]
     if found:
         take(message, "content")
@@ -308,10 +308,10 @@ def put_back(message: JSON, parts: Sequence[JSON]) -> None:
         table(message)["content"] = [*(content if isinstance(content, list) else []), *left]
 
 
-def take_answer(message: JSON) -> Message:
+def take_response(message: JSON) -> Message:
     """Take the text, reasoning and calls of a response. Calls in `toolCalls` lose only their arguments."""
     wire = _take_parts(message, "functionCall")
-    said, thought = take_said(message), _take_thoughts(message)
+    said, thought = take_content_text(message), _take_thoughts(message)
     listed = [
         read_call(text(call, "id"), text(call, "name"), take(call, "args"), call, beside=_BESIDE)
         for call in rows(message, "toolCalls")
@@ -344,7 +344,7 @@ def take_result(call: JSON) -> Message:
     id_, name = take_text(call, "id"), take_text(call, "name")
     result = at(call, "result")
     parts = take_each(call, "result") if isinstance(result, list) else [result]
-    said = "\n".join([_take_response(part, id_, name) for part in parts])
+    said = "\n".join([_take_result_text(part, id_, name) for part in parts])
     take_if(call, "result", {}, said)
     return Message(role=Role.TOOL, text=said, call=id_, name=name)
 
@@ -358,21 +358,21 @@ class GeminiResponse(NamedTuple):
     failed: ToolError | bool | None
 
 
-def take_responses(message: JSON) -> list[GeminiResponse]:
+def take_sent_results(message: JSON) -> list[GeminiResponse]:
     """Take the results among the parts of a content."""
     parts, found = _take_parts(message, _RESPONSE), list[GeminiResponse]()
     for part in parts:
         id_, name = text(part, _RESPONSE, "id"), text(part, _RESPONSE, "name")
         failed = True if "error" in table(part, _RESPONSE, "response") else None
-        said = _take_response(part, id_, name)
+        said = _take_result_text(part, id_, name)
         found.append(
-            GeminiResponse(id_, name, said, failed or (shell_failed(said) if name == TOOL else None))
+            GeminiResponse(id_, name, said, failed or (classify_shell_output(said) if name == TOOL else None))
         )
     put_back(message, parts)
     return found
 
 
-def _take_response(part: JSON, call: str, name: str) -> str:
+def _take_result_text(part: JSON, call: str, name: str) -> str:
     around = table(part, "functionResponse")
     if at(around, "response") is None:
         return take_part(part)
@@ -385,14 +385,14 @@ def _take_response(part: JSON, call: str, name: str) -> str:
     return said
 
 
-def failed_of(status: str, result: Message) -> ToolError | Refuser | bool | None:
+def find_failure(status: str, result: Message) -> ToolError | Refuser | bool | None:
     """Return whether a call failed, how it failed or who refused it, or None if the status is not recorded.
 
     A shell command that fails has the status `success`.
     """
     failed = _FAILED.get(status)
     if failed is False and result.name == TOOL:
-        return shell_failed(result.text)
+        return classify_shell_output(result.text)
     if failed:
         return next((word for words, word in _WORDS if words.match(result.text)), failed)
     return failed

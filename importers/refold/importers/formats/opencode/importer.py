@@ -66,7 +66,7 @@ class OpenCode:
         read = document(source, ("messages",), ("messages", ANY, "parts"), (), (ANY, "parts"))
         run = _OpenCodeRun(read.value)
         if not (run.messages or read.problem or "info" in table(read.value)):
-            raise BadTranscript(source.name, "$", "neither a session nor messages in the file")
+            raise BadTranscript(source.name, "$", "expected a session or a list of messages")
         yield from run.items()
         # Unreadable parts are reported before the end.
         yield from read.cut()
@@ -94,7 +94,7 @@ class _OpenCodeRun:
         self.standing = self.ids.index(taken) if taken and taken in self.ids else len(self.ids)
         # If only some parts of a message were withdrawn, the message itself stays.
         self.standing += bool(text(self.info, "revert", "partID"))
-        self.ended = self._ended()
+        self.ended = self._make_end()
 
     def items(self) -> Iterator[Item]:
         """Yield everything but the end of the run."""
@@ -121,40 +121,40 @@ class _OpenCodeRun:
                 yield where.with_counts(counts).remark("rewound", rest=whole)
             else:
                 summed_up = at(message, "info", "summary") is True and not table(message, "info", "error")
-                yield from read_message(message, where, self.key, overflowed=self._overflowed(index))
+                yield from read_message(message, where, self.key, overflowed=self._detect_overflow(index))
                 if summed_up:
                     yield where.remark(ASKED_FOR_SUMMARY)
-                    yield self._compacted(message, where)
+                    yield self._cut_compaction(message, where)
 
-    def _compacted(self, message: JSON, where: Place) -> Item:
+    def _cut_compaction(self, message: JSON, where: Place) -> Item:
         """Return the cut of a compaction: the kept messages, the prompt that requested the summary, and the
         summary.
         """
-        asked = self._index(text(message, "info", "parentID"))
+        asked = self._find_index(text(message, "info", "parentID"))
         parts = rows(self.messages[asked], "parts") if asked is not None else ()
-        tails = (self._index(text(part, "tail_start_id")) for part in parts)
+        tails = (self._find_index(text(part, "tail_start_id")) for part in parts)
         first = next((place for place in tails if place is not None), asked)
         tail = ALL if first is None else since(first + 1)
         return Cut(*where.common(), why="compaction", tail=tail)
 
-    def _overflowed(self, index: int) -> bool:
+    def _detect_overflow(self, index: int) -> bool:
         """Return whether the next message requests a compaction because a request exceeded the context
         window.
         """
         following = self.messages[index + 1] if index + 1 < len(self.messages) else None
         return any(at(part, "overflow") is True for part in rows(following, "parts"))
 
-    def _index(self, id_: str) -> int | None:
+    def _find_index(self, id_: str) -> int | None:
         return self.ids.index(id_) if id_ and id_ in self.ids else None
 
-    def _ended(self) -> Item:
+    def _make_end(self) -> Item:
         """Return the end of the run."""
         told = (at(message, "info", "time") for message in self.messages)
         said = [count for time in told for name in ("created", "completed") if (count := number(time, name))]
         place = Place(f"{self.place}[{len(self.ids) - 1}]" if self.ids else self.place)
-        return place.end(self._end(), (str(min(said)), str(max(said))) if said else None)
+        return place.end(self._find_end(), (str(min(said)), str(max(said))) if said else None)
 
-    def _end(self) -> tuple[str, str]:
+    def _find_end(self) -> tuple[str, str]:
         last = self.messages[self.standing - 1] if self.messages[: self.standing] else None
         error, finish = text(last, "info", "error", "name"), text(last, "info", "finish")
         tools = [part for part in rows(last, "parts") if text(part, "type") == "tool"]

@@ -106,51 +106,56 @@ def read_message(message: JSON, where: Place, session: str, *, overflowed: bool 
         yield where.problem(UNKNOWN_PART, f"unknown parts in a message: {told}")
     match text(message, "info", "role"):
         case "user":
-            yield from _said(message, parts, where, session)
+            yield from _read_user_message(message, parts, where, session)
         case "assistant":
-            yield from _answer(message, where, session, overflowed=overflowed)
+            yield from _read_response(message, where, session, overflowed=overflowed)
         case _:
             yield where.remark("unmapped", message, known=False)
 
 
-def _said(message: JSON, parts: Sequence[JSON], where: Place, session: str) -> Iterator[Item]:
+def _read_user_message(message: JSON, parts: Sequence[JSON], where: Place, session: str) -> Iterator[Item]:
     typed = any(text(part, "type") == "text" and at(part, "synthetic") is not True for part in parts)
     lost = [*where.unknown_calls([part for part in parts if text(part, "type") == "tool"])]
-    said = "\n".join([_take_shown(part) for part in parts if _is_shown(part)])
+    said = "\n".join([_take_prompt_text(part) for part in parts if _is_in_prompt(part)])
     take(message, "info", "role")
-    left = _left_of(message, session, text(message, "info", "id"))
+    left = _take_rest(message, session, text(message, "info", "id"))
     yield where.message(said, "user" if typed else "harness", rest=left)
     yield from lost
 
 
-def _answer(message: JSON, where: Place, session: str, *, overflowed: bool) -> Iterator[Item]:
-    info, steps = at(message, "info"), _steps(message)
+def _read_response(message: JSON, where: Place, session: str, *, overflowed: bool) -> Iterator[Item]:
+    info, steps = at(message, "info"), _split_steps(message)
     name, problem = text(info, "error", "name"), text(info, "error", "data", "message")
-    meant = _meant(message)
+    requested = _map_invalid_calls(message)
     told = [
         item
         for step in steps
-        for item in (_response(info, step, where, meant), *_results(step, where, meant, session))
+        for item in (
+            _make_reply(info, step, where, requested),
+            *_read_results(step, where, requested, session),
+        )
     ]
     if told:
         failed = [] if name in ("", ABORTED) else [where.remark("error", take(info, "error"))]
         id_ = take_text(info, "id")
         take_text(info, "modelID")
         take(info, "role")
-        yield replace(told[0], rest=_left_of(message, session, id_))
+        yield replace(told[0], rest=_take_rest(message, session, id_))
         yield from (*told[1:], *failed)
     if name == ABORTED:
         yield where.cancellation(problem, rest="" if told else json_text(message))
     elif not told:
-        yield _without_response(message, where, overflowed=overflowed)
-    if meant:
-        sent = tuple(_sent(item, meant) for item in told if isinstance(item, Answered | Returned))
+        yield _read_empty_response(message, where, overflowed=overflowed)
+    if requested:
+        sent = tuple(
+            _rename_invalid_calls(item, requested) for item in told if isinstance(item, Answered | Returned)
+        )
         yield Cut(
             where.position, why="repaired", head=((BEGINNING, where.row - 1),), joins=sent, row=where.row
         )
 
 
-def _without_response(message: JSON, where: Place, *, overflowed: bool) -> Item:
+def _read_empty_response(message: JSON, where: Place, *, overflowed: bool) -> Item:
     """Return the item of a message without response parts.
 
     Its request failed if the message has an error or is empty.
@@ -161,11 +166,11 @@ def _without_response(message: JSON, where: Place, *, overflowed: bool) -> Item:
         return where.failure(problem or name, status=status, rest=json_text(message))
     if is_empty(message):
         why = FailureClass.CONTEXT_OVERFLOW if overflowed else FailureClass.OTHER
-        return where.failure("nothing of a response is recorded", why, rest=json_text(message))
+        return where.failure("the response has no content", why, rest=json_text(message))
     return where.remark("unmapped", message)
 
 
-def _meant(message: JSON) -> dict[str, str]:
+def _map_invalid_calls(message: JSON) -> dict[str, str]:
     """Return the tools that the model requested where OpenCode called `invalid`, by call id."""
     tools = (part for part in rows(message, "parts") if text(part, "tool") == _INVALID)
     return {
@@ -175,11 +180,11 @@ def _meant(message: JSON) -> dict[str, str]:
     }
 
 
-def _sent(item: Answered | Returned, meant: Mapping[str, str]) -> Answered | Returned:
+def _rename_invalid_calls(item: Answered | Returned, requested: Mapping[str, str]) -> Answered | Returned:
     """Return a response or a result as later requests contain it: with calls of `invalid`."""
     if isinstance(item, Returned):
-        return replace(item, name=_INVALID) if item.id in meant else item
-    calls = (replace(call, name=_INVALID) if call.id in meant else call for call in item.calls)
+        return replace(item, name=_INVALID) if item.id in requested else item
+    calls = (replace(call, name=_INVALID) if call.id in requested else call for call in item.calls)
     return replace(item, calls=tuple(calls))
 
 
@@ -194,7 +199,7 @@ Step = list[tuple[int, JSON]]
 """The parts of one response, each with its index in the message."""
 
 
-def _steps(message: JSON) -> list[Step]:
+def _split_steps(message: JSON) -> list[Step]:
     """Return the responses of a message.
 
     After a `step-finish`, a new response starts; steps without text, reasoning, call or `step-finish` are
@@ -202,25 +207,27 @@ def _steps(message: JSON) -> list[Step]:
     """
     steps: list[Step] = [[]]
     for place, part in enumerate(rows(message, "parts")):
-        if _finish(steps[-1]) and text(part, "type") in ("step-start", *_SAYS):
+        if _find_finish(steps[-1]) and text(part, "type") in ("step-start", *_SAYS):
             steps.append([])
         steps[-1].append((place, part))
     return [step for step in steps if any(text(part, "type") in (*_SAYS, "step-finish") for _, part in step)]
 
 
-def _finish(step: Step) -> JSON:
+def _find_finish(step: Step) -> JSON:
     return next((part for _, part in step if text(part, "type") == "step-finish"), None)
 
 
-def _response(info: JSON, step: Step, where: Place, meant: Mapping[str, str]) -> Item:
-    finish = _finish(step)
+def _make_reply(info: JSON, step: Step, where: Place, requested: Mapping[str, str]) -> Item:
+    finish = _find_finish(step)
     said, why = (finish, "reason") if finish else (info, "finish")
-    place = replace(where, at=_whole(step) or instant(at(info, "time", "completed")) or where.at)
+    place = replace(
+        where, at=_find_completion_time(step) or instant(at(info, "time", "completed")) or where.at
+    )
     for name, same in (("tokens", "tokens"), ("cost", "cost"), ("finish", "reason")):
         take_if(info, name, *([at(finish, same)] if finish else []))
     take_if(finish, "type", "step-finish")
     return place.reply(
-        _take_said(step, meant),
+        _take_message(step, requested),
         _take_usage(said, counted=finish is not None),
         stop="" if text(said, why) == "unknown" else take_text(said, why),
         cost=take_cost(said, "cost") if at(said, "cost") else None,  # OpenCode writes 0 if it has no price
@@ -229,7 +236,7 @@ def _response(info: JSON, step: Step, where: Place, meant: Mapping[str, str]) ->
     )
 
 
-def _whole(step: Step) -> int | None:
+def _find_completion_time(step: Step) -> int | None:
     """Return the time at which a response was complete.
 
     The message completes later, when its tools have ended.
@@ -248,7 +255,7 @@ def _take_usage(said: JSON, *, counted: bool) -> Usage | None:
     return replace(used, output=used.output + used.reasoning)
 
 
-def _take_said(step: Step, meant: Mapping[str, str]) -> Message:
+def _take_message(step: Step, requested: Mapping[str, str]) -> Message:
     """Take the text, reasoning and calls of a response. Calls lose only their arguments."""
     texts, thoughts, calls = list[str](), list[str](), list[MessageCall]()
     for _, part in step:
@@ -259,32 +266,32 @@ def _take_said(step: Step, meant: Mapping[str, str]) -> Message:
                 thoughts.append(take_text(part, "text"))
                 take(part, "type")
             case "tool":
-                calls.append(_take_call(part, meant))
+                calls.append(_take_call(part, requested))
             case _:
                 take_if(part, "type", "step-start")
     said, thought = "\n".join(texts), "\n".join(thoughts)
     return Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=tuple(calls))
 
 
-def _take_call(part: JSON, meant: Mapping[str, str]) -> MessageCall:
+def _take_call(part: JSON, requested: Mapping[str, str]) -> MessageCall:
     """Take the arguments of the call in a tool part.
 
     While the model still writes them, they are in `raw`, not in `input`.
     """
     given, id_ = take(part, "state", "input"), text(part, "callID")
-    name = meant.get(id_, text(part, "tool"))
+    name = requested.get(id_, text(part, "tool"))
     if not table(part, "state"):
         return UnreadCall(id_, name, arguments(given))
     return read_call(id_, name, given, part, table(part, "state"), beside=_BESIDE_ARGUMENTS)
 
 
-def _results(step: Step, where: Place, meant: Mapping[str, str], session: str) -> Iterator[Item]:
+def _read_results(step: Step, where: Place, requested: Mapping[str, str], session: str) -> Iterator[Item]:
     for index, part in step:
         if text(part, "type") != "tool":
             continue
         take(part, "type")
         call, name, state = take_text(part, "callID"), take_text(part, "tool"), take(part, "state")
-        name, began = meant.get(call, name), text(state, "metadata", "sessionId")
+        name, began = requested.get(call, name), text(state, "metadata", "sessionId")
         ended = instant(at(state, "time", "end"))
         place = replace(where, position=f"{where.position}.parts[{index}]", at=ended or where.at)
         lost = [*place.subagent_calls(at(state, "metadata"))] if name == _TASK else []
@@ -294,21 +301,21 @@ def _results(step: Step, where: Place, meant: Mapping[str, str], session: str) -
             yield place.remark("unanswered", rest=json_text(state))
             yield from lost
             continue
-        failed = _failed(state, name, invalid=call in meant)
+        failed = _find_failure(state, name, invalid=call in requested)
         take_if(state, "status", "completed")
         yield place.with_counts(Counted(results=1, errors=int(failed not in (None, False)))).result(
             call,
             _take_output(state),
             name=name,
             failed=failed,
-            duration=_duration(state),
+            duration=_measure_duration(state),
             began=began if began != session else "",
             rest=rest(state),
         )
         yield from lost
 
 
-def _duration(state: JSON) -> int:
+def _measure_duration(state: JSON) -> int:
     begun, ended = (instant(at(state, "time", name)) for name in ("start", "end"))
     return max(0, ended - begun) if begun and ended else 0
 
@@ -322,7 +329,7 @@ def _take_output(state: JSON) -> str:
     return take_words(state, "error")
 
 
-def _failed(state: JSON, name: str, *, invalid: bool) -> ToolError | Refuser | bool | None:
+def _find_failure(state: JSON, name: str, *, invalid: bool) -> ToolError | Refuser | bool | None:
     """Return whether a call failed, how it failed or who refused it, or None for a command without an exit
     code.
     """
@@ -340,12 +347,12 @@ def _failed(state: JSON, name: str, *, invalid: bool) -> ToolError | Refuser | b
     return code != 0 if isinstance(code, int) and not isinstance(code, bool) else None
 
 
-def _take_shown(part: JSON) -> str:
+def _take_prompt_text(part: JSON) -> str:
     """Take the text of a user message's part as the prompt contains it."""
     return _PLACEHOLDERS.get(text(part, "type")) or take_part(part)
 
 
-def _is_shown(part: JSON) -> bool:
+def _is_in_prompt(part: JSON) -> bool:
     """Return whether the prompt contains a part of a user message."""
     match text(part, "type"):
         case "text":
@@ -356,7 +363,7 @@ def _is_shown(part: JSON) -> bool:
             return kind in ("compaction", "subtask")
 
 
-def _left_of(message: JSON, session: str, id_: str) -> str:
+def _take_rest(message: JSON, session: str, id_: str) -> str:
     """Return the unmapped rest of a message as JSON text, without message and session ids of its parts."""
     for part in take_each(message, "parts"):
         take_if(part, "sessionID", session)
