@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.importers.documents import ANY, beginning, decode_truncated, document
+from refold.importers.documents import ANY, decode_beginning, decode_truncated, document
 from refold.importers.fields import JSON
 from refold.importers.source import BadTranscript, Source
 
@@ -109,7 +109,7 @@ def test_a_whole_document_is_read_whole(value: Any) -> None:
     found = decode_truncated(text)
     assert found is not None
     assert ("", json.loads(text)) == (found.problem, found.value)
-    assert beginning(Source.of("t", text)) == found.value
+    assert decode_beginning(Source.of("t", text)) == found.value
 
 
 @given(data=st.binary(max_size=60))

@@ -215,7 +215,7 @@ class _Scanner:
         return b""
 
 
-def beginning(source: Source) -> JSON:
+def decode_beginning(source: Source) -> JSON:
     """Return the value of a document's first bytes, including incomplete parts, to detect its format.
 
     None: it is not a document.

@@ -206,7 +206,7 @@ class _TraceRun:
             at=take_time(self.trace, "timestamp"),
             rest=rest(self.around),
             key=self.key,
-            messages=trace.opening(),
+            messages=trace.list_initial_messages(),
             model=next((name for one in self.answers if (name := text(one.row, "model"))), ""),
             agent=text(agent.row, "name") if agent else "",
             tools=next((tools for one in self.answers if (tools := self._tools(one))), ()),

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from refold.importers.content import calls_of, decode_nested_json, words
-from refold.importers.documents import beginning, document
+from refold.importers.documents import decode_beginning, document
 from refold.importers.fields import (
     JSON,
     Times,
@@ -227,7 +227,7 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
 
     def match(self, source: Source) -> FormatMatch | None:
         """Match the format's name, a bare message list with return codes, or characteristic keys."""
-        found = beginning(source)
+        found = decode_beginning(source)
         if text(found, "trajectory_format").startswith("mini-swe-agent") or text(
             found, "info", "mini_version"
         ):

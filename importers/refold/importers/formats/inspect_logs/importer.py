@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from refold.importers.documents import ANY, Document, beginning, decode_truncated, document
+from refold.importers.documents import ANY, Document, decode_beginning, decode_truncated, document
 from refold.importers.fields import (
     JSON,
     Times,
@@ -130,7 +130,7 @@ class InspectLogs(msgspec.Struct, frozen=True):
             if any(name in members for name in _STARTS) or any(map(_is_sample, members)):
                 return FormatMatch(95, "an archive of samples with a header or a journal")
             return None
-        found = beginning(source)
+        found = decode_beginning(source)
         if "task" in table(found, "eval") and ({"version", "status"} & table(found).keys()):
             return FormatMatch(95, "a log of a task with a version or status")
         if {"task", "run_id", "dataset"} <= table(found, "eval").keys():

@@ -297,7 +297,7 @@ class SampleMessages:
         inputs, refs = rows(event, "input"), rows(event, "input_refs")
         if inputs:
             return tuple(
-                self._as_sent(message, self.read(message, place=place))
+                self._convert_as_sent(message, self.read(message, place=place))
                 for place, message in enumerate(inputs)
             )
         if not refs or not self.pool:
@@ -306,10 +306,10 @@ class SampleMessages:
 
     def _of_pool(self, place: int) -> Message:
         if place not in self._pooled:
-            self._pooled[place] = self._as_sent(self.pool[place], self.read(self.pool[place]))
+            self._pooled[place] = self._convert_as_sent(self.pool[place], self.read(self.pool[place]))
         return self._pooled[place]
 
-    def _as_sent(self, message: JSON, ours: Message) -> Message:
+    def _convert_as_sent(self, message: JSON, ours: Message) -> Message:
         """Return a message as the adapter sent it: a response in parts may have other white space."""
         if ours.role is not Role.ASSISTANT or not isinstance(at(message, "content"), list):
             return ours

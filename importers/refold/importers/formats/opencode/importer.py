@@ -15,7 +15,7 @@ milliseconds.
 
 from collections.abc import Iterator
 
-from refold.importers.documents import ANY, beginning, document
+from refold.importers.documents import ANY, decode_beginning, document
 from refold.importers.fields import (
     JSON,
     at,
@@ -53,7 +53,7 @@ class OpenCode:
 
     def match(self, source: Source) -> FormatMatch | None:
         """Recognise an export by messages with parts, or by the header of the session."""
-        head = beginning(source)
+        head = decode_beginning(source)
         first = at(head, 0) if isinstance(head, list) else at(head, "messages", 0)
         if {"info", "parts"} <= table(first).keys() and text(first, "info", "role"):
             return FormatMatch(95, "messages with info and parts")

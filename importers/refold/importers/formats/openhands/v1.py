@@ -159,11 +159,11 @@ class EventConversation:
             item = again or msgspec.structs.replace(item, calls=tuple(self._calls[event.response]))
         yield item
         if event.cut is not None:
-            yield self._condensed(event, event.cut, place)
+            yield self._cut_condensation(event, event.cut, place)
         if event.more:
             yield event.more
 
-    def _condensed(self, event: RecordedEvent, ids: frozenset[str], place: int) -> Item:
+    def _cut_condensation(self, event: RecordedEvent, ids: frozenset[str], place: int) -> Item:
         """Return the cut of a condensation, which inserts its summary as a user message."""
         first, last = event.between
         named = ((number, self._events[number].id) for number in self._shown)

@@ -154,7 +154,7 @@ def take_prompt(span: Span, known_rests: set[str]) -> tuple[Message, ...]:
     listed = (
         take_messages(own, name, known_rests=known_rests).messages
         if name
-        else _numbered(own, "prompt") or _read_events(span)
+        else _read_numbered(own, "prompt") or _read_events(span)
     )
     return add_instructions(own, SYSTEM, listed)
 
@@ -166,7 +166,7 @@ def take_answer(span: Span) -> Read | None:
         return take_messages(own, name, role=Role.ASSISTANT)
     if any(name.startswith("ai.response.") for name in own):
         return _of_ai_sdk(own)
-    listed = _numbered(own, "completion")
+    listed = _read_numbered(own, "completion")
     if listed:
         return Read(listed, stop(own))
     chosen = [event for event in _events(span) if event[0] == "gen_ai.choice"]
@@ -186,7 +186,7 @@ def _of_ai_sdk(own: Attributes) -> Read:
     return Read((Message(role=Role.ASSISTANT, text=content, reasoning=thought, calls=calls),), stop(own))
 
 
-def _numbered(own: Attributes, which: str) -> tuple[Message, ...]:
+def _read_numbered(own: Attributes, which: str) -> tuple[Message, ...]:
     """Return messages from attributes `gen_ai.prompt.N.role`, `.content`, `.tool_calls.M.name` and so on."""
     made, calls = _by_number(own, which)
     listed: list[JSON] = []
