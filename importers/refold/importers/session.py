@@ -194,12 +194,12 @@ class Session:
             if self.head is None and self.is_header(row):
                 self.head = row
             self.look(row)
-            id_, speaks = text(row.value, self.id), self.is_conversation(row)
-            if speaks is None or not id_:
+            id_, conversation = text(row.value, self.id), self.is_conversation(row)
+            if conversation is None or not id_:
                 continue
             repeated.update({id_} & parents.keys())
             parents.setdefault(id_, text(row.value, self.parent))
-            spoke.update([id_] if speaks else [])
+            spoke.update([id_] if conversation else [])
         return find_repeats(self.rows, self.id, repeated, self.select_content), _left_ids(parents, spoke)
 
     def items(self) -> Iterator[Item | Noise]:
@@ -367,15 +367,15 @@ class RepeatedRows(msgspec.Struct, frozen=True):
 
 
 def find_repeats(
-    rows: Iterable[Row | Noise], name: str, ids: Collection[str], says: Callable[[JSON], JSON]
+    rows: Iterable[Row | Noise], name: str, ids: Collection[str], select: Callable[[JSON], JSON]
 ) -> RepeatedRows:
-    """Compare rows that share one of these ids (under key `name`) by what `says` returns for them."""
+    """Compare rows that share one of these ids (under key `name`) by what `select` returns for them."""
     known: dict[str, set[bytes]] = {}
     again, others = set[int](), set[int]()
     for row in rows if ids else ():
         if not isinstance(row, Row) or (id_ := text(row.value, name)) not in ids:
             continue
-        digest = hashlib.blake2b(json_text(says(row.value)).encode(), digest_size=16).digest()
+        digest = hashlib.blake2b(json_text(select(row.value)).encode(), digest_size=16).digest()
         if digests := known.setdefault(id_, set()):
             (again if digest in digests else others).add(row.number)
         digests.add(digest)
