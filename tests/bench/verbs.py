@@ -12,7 +12,7 @@ import msgspec
 
 from bench.bulk import Bulk
 from bench.timing import Case
-from refold.importers.registry import detected, importer
+from refold.importers.registry import detect_format, importer
 from refold.importers.source import Source
 from refold.importers.transcript import Transcript
 from refold.reducers.parser import parse
@@ -57,7 +57,7 @@ def texts() -> list[Texts]:
             continue
         with path_of(file).open("rb") as opened:
             source = Source.opened(file, opened)
-            format_ = detected(source).format
+            format_ = detect_format(source).format
             data = source.whole()
         found.setdefault(format_, Texts(format_, [])).files.append((file, data))
     return sorted(found.values(), key=lambda each: each.format)

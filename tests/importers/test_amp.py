@@ -16,7 +16,7 @@ from refold.importers.items import (
     RunEnded,
     Unread,
 )
-from refold.importers.registry import detected
+from refold.importers.registry import detect_format
 from refold.importers.source import Source
 from refold.reducers.vocabulary import Refuser, ToolError
 from support.transcribed import encoded, every, items_of, whole_up_to
@@ -163,7 +163,7 @@ def test_a_thread_is_amps_by_its_content() -> None:
     whole = thread(user(said("go")), answer(CALL, stop="tool_use"))
     block = {"type": "tool_result", "toolUseID": "t", "run": {"status": "done", "result": "x"}}
     bare = {"messages": [*whole["messages"], {**user(block), "messageId": 2}]}
-    assert ["amp", "amp"] == [detected(Source.of("t", encoded(each))).format for each in (whole, bare)]
+    assert ["amp", "amp"] == [detect_format(Source.of("t", encoded(each))).format for each in (whole, bare)]
 
 
 def test_a_thread_may_be_cut_anywhere() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from refold.importers.items import Answered, Remarked, Returned, RunBegan, RunEnded
-from refold.importers.registry import detected
+from refold.importers.registry import detect_format
 from refold.importers.source import Source
 from refold.reducers.source_marks import END
 from refold.reducers.vocabulary import Refuser
@@ -72,7 +72,7 @@ def test_a_stream_is_named_by_its_session() -> None:
     assert ("s1", "m", "2.1.42") == (began.key, began.model, began.labels["version"])
     stream = [HEAD, printed("assistant", said("done"), id="m1")]
     lines = b"\n".join(map(encoded, stream))
-    assert "claude_code" == detected(Source.of("t", lines)).format
+    assert "claude_code" == detect_format(Source.of("t", lines)).format
 
 
 def test_a_call_that_was_not_permitted_was_refused() -> None:

@@ -20,7 +20,7 @@ from refold.importers.session_rows import (
     Forked,
     cut_to_summary,
     drop_orphan_results,
-    only,
+    list_ranges,
     since,
 )
 from refold.reducers.messages import Message, MessageCall
@@ -62,11 +62,11 @@ def prompts(*items: Item) -> list[list[str]]:
     [
         pytest.param(cut(joins=(SUMMARY,)), ["S"], id="a summary alone"),
         pytest.param(cut_to_summary(Place("cut"), "S", tail=since(5)), ["S", "two"], id="and what came since a row"),
-        pytest.param(cut(head=only([BEGINNING]), joins=(SUMMARY,)), ["You are.", "S"], id="behind the beginning"),
-        pytest.param(cut(head=only([0, 1]), joins=(SUMMARY,), tail=only([5])), ["You are.", "one", "S", "two"], id="between"),
-        pytest.param(cut(tail=only([2, 4]), between=True), ["a", "x", "y"], id="from one row to another"),
-        pytest.param(cut(tail=only([2, 3])), ["a", "x"], id="no call whose result left"),
-        pytest.param(cut(tail=only([3, 5])), ["two"], id="no result whose call left"),
+        pytest.param(cut(head=list_ranges([BEGINNING]), joins=(SUMMARY,)), ["You are.", "S"], id="behind the beginning"),
+        pytest.param(cut(head=list_ranges([0, 1]), joins=(SUMMARY,), tail=list_ranges([5])), ["You are.", "one", "S", "two"], id="between"),
+        pytest.param(cut(tail=list_ranges([2, 4]), between=True), ["a", "x", "y"], id="from one row to another"),
+        pytest.param(cut(tail=list_ranges([2, 3])), ["a", "x"], id="no call whose result left"),
+        pytest.param(cut(tail=list_ranges([3, 5])), ["two"], id="no result whose call left"),
         pytest.param(cut(why="rollback", turns=1, head=ALL), ["You are.", "one", "a", "x", "y"], id="one turn back"),
         pytest.param(cut(why="rollback", turns=2, head=ALL), ["You are."], id="all turns back"),
         pytest.param(cut(why="rollback", turns=9, head=ALL), ["You are."], id="more turns than there were"),
@@ -83,7 +83,9 @@ def test_a_cut_leaves(how: Cut, shown: list[str]) -> None:
 def test_a_call_whose_result_left_leaves_with_it() -> None:
     """Of an answer that stays, the calls stay whose results do."""
     (prompt,) = [
-        item for item in conversations([HEAD, *TALK, cut(tail=only([2, 3]))]) if isinstance(item, Prompted)
+        item
+        for item in conversations([HEAD, *TALK, cut(tail=list_ranges([2, 3]))])
+        if isinstance(item, Prompted)
     ]
     assert ["c1"] == [call.id for call in prompt.messages[0].calls]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.importers.documents import ANY, beginning, document, leading
+from refold.importers.documents import ANY, decode_beginning, decode_truncated, document
 from refold.importers.fields import JSON
 from refold.importers.source import BadTranscript, Source
 
@@ -43,7 +43,7 @@ DOCUMENTS = st.dictionaries(st.text(max_size=4), VALUES, min_size=1, max_size=4)
 )
 def test_reads_up_to_the_cut(text: str, value: object) -> None:
     """What was whole before the cut is there, and nothing else."""
-    found = leading(text.encode())
+    found = decode_truncated(text.encode())
     assert found is not None
     assert found.problem
     assert value == _without_nan(found.value)
@@ -52,7 +52,7 @@ def test_reads_up_to_the_cut(text: str, value: object) -> None:
 @pytest.mark.parametrize("text", ["", "   ", "12", '"text', "nul", "<html>", "\x00\x01"])
 def test_what_is_no_document_has_no_beginning(text: str) -> None:
     """A number, a text or rubbish is not built upon."""
-    assert leading(text.encode()) is None
+    assert decode_truncated(text.encode()) is None
     with pytest.raises(BadTranscript):
         document(Source.of("t", b"<html>" + text.encode()))
 
@@ -78,7 +78,7 @@ def test_what_is_no_document_has_no_beginning(text: str) -> None:
 )
 def test_elements_count_whole_or_not_at_all(text: str, elements: tuple[str, ...], value: object) -> None:
     """Half a message is no message: of the lists that a format names, the open element goes."""
-    found = leading(text.encode(), elements)
+    found = decode_truncated(text.encode(), elements)
     assert found is not None
     expected = {"m": [{"r": "user"}, {"r": "x", "y": 1}]} if value is None else value
     assert expected == found.value
@@ -86,7 +86,7 @@ def test_elements_count_whole_or_not_at_all(text: str, elements: tuple[str, ...]
 
 def test_nesting_is_bounded() -> None:
     """A million brackets are a cut, no crash."""
-    found = leading(b"[" * 1_000_000)
+    found = decode_truncated(b"[" * 1_000_000)
     assert found is not None
     assert "levels deep" in found.problem
 
@@ -96,7 +96,7 @@ def test_a_cut_document_is_a_beginning_of_the_whole(value: Any, data: st.DataObj
     """Cut at any byte, it says nothing that the whole one does not say there."""
     text = json.dumps(value).encode()
     cut = data.draw(st.integers(0, len(text)))
-    found = leading(text[:cut])
+    found = decode_truncated(text[:cut])
     if found is not None:
         assert _begins(found.value, json.loads(text))
         assert found.read <= cut
@@ -106,16 +106,16 @@ def test_a_cut_document_is_a_beginning_of_the_whole(value: Any, data: st.DataObj
 def test_a_whole_document_is_read_whole(value: Any) -> None:
     """With nothing missing the scanner agrees with the decoder, and has no problem to tell."""
     text = json.dumps(value).encode()
-    found = leading(text)
+    found = decode_truncated(text)
     assert found is not None
     assert ("", json.loads(text)) == (found.problem, found.value)
-    assert beginning(Source.of("t", text)) == found.value
+    assert decode_beginning(Source.of("t", text)) == found.value
 
 
 @given(data=st.binary(max_size=60))
 def test_any_bytes_have_an_answer(data: bytes) -> None:
     """Nothing raises but `BadTranscript`."""
-    leading(data)
+    decode_truncated(data)
     with contextlib.suppress(BadTranscript):
         document(Source.of("t", data))
 

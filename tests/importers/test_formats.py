@@ -16,7 +16,7 @@ from refold.importers.registry import (
     Importer,
     UnknownFormat,
     candidates,
-    detected,
+    detect_format,
     identify,
     importer,
 )
@@ -60,7 +60,7 @@ def test_an_unknown_name_is_refused() -> None:
 def test_the_surest_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several matches the one with the highest score is the format, and says why."""
     told(monkeypatch, Fixed("a", 10), Fixed("b", 90), Fixed("c", 0))
-    found = detected(Source.of("x", b"{}"))
+    found = detect_format(Source.of("x", b"{}"))
     assert ("b", 90, "looks like b") == (found.format, found.score, found.why)
 
 
@@ -68,7 +68,7 @@ def test_a_tie_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two that are equally sure are both named, and neither is taken."""
     told(monkeypatch, Fixed("a", 50), Fixed("b", 50), Fixed("c", 20))
     with pytest.raises(UnknownFormat) as caught:
-        detected(Source.of("x", b"{}"))
+        detect_format(Source.of("x", b"{}"))
     assert ["a", "b"] == [each.format for each in caught.value.candidates]
     assert "a (looks like a) and b (looks like b); choose one with --format" in str(caught.value)
 
@@ -89,7 +89,7 @@ def test_a_tie_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_transcript_is_refused(data: bytes) -> None:
     """A file of no format is refused, and the error says how to name one."""
     with pytest.raises(UnknownFormat, match="--format"):
-        detected(Source.of("x", data))
+        detect_format(Source.of("x", data))
 
 
 def database(*tables: str) -> bytes:
@@ -122,7 +122,7 @@ def database(*tables: str) -> bytes:
 def test_a_file_of_a_known_kind_is_refused_by_its_name(data: bytes, what: str) -> None:
     """A file that is known and not read is refused with what it is, and not with a list of what it is not."""
     with pytest.raises(UnknownFormat, match=what) as caught:
-        detected(Source.of("x", data))
+        detect_format(Source.of("x", data))
     assert "which is not supported" in str(caught.value)
     assert "not a transcript of a known format" not in str(caught.value)
 
@@ -130,7 +130,7 @@ def test_a_file_of_a_known_kind_is_refused_by_its_name(data: bytes, what: str) -
 def test_another_database_is_of_no_known_kind() -> None:
     """A database with other tables is refused without a guess."""
     with pytest.raises(UnknownFormat, match="not a transcript of a known format"):
-        detected(Source.of("x", database("session", "other")))
+        detect_format(Source.of("x", database("session", "other")))
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -144,7 +144,7 @@ def test_no_transcript_is_taken_for_what_is_not_read(file: str) -> None:
 def test_the_name_says_nothing(file: str) -> None:
     """A file is known by its content, whatever it is called."""
     with path_of(file).open("rb") as opened:
-        assert file.split("/", maxsplit=1)[0] == detected(Source.opened("notes.txt", opened)).format
+        assert file.split("/", maxsplit=1)[0] == detect_format(Source.opened("notes.txt", opened)).format
 
 
 @given(data=st.binary(max_size=200))

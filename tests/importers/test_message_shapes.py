@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import to_builtins
 
-from refold.importers.content import unwrapped
+from refold.importers.content import decode_nested_json
 from refold.importers.fields import JSON, json_text
 from refold.importers.message_shapes import take_messages
 from refold.reducers.messages import Message, MessageCall
@@ -26,7 +26,7 @@ def test_an_escape_that_json_has_not_costs_no_message() -> None:
     """
     text = r'[{"role": "tool", "tool_call_id": "c1", "content": "a\*b"}]'
     assert [Message(role=Role.TOOL, text=r"a\*b", call="c1")] == list(take_messages(text).messages)
-    assert r"[a\*b" == unwrapped(r"[a\*b")
+    assert r"[a\*b" == decode_nested_json(r"[a\*b")
 
 
 def parts(role: str, *given: dict[str, JSON]) -> dict[str, JSON]:
@@ -239,7 +239,7 @@ JSONS = st.recursive(
 def test_reading_is_total(value: JSON) -> None:
     """Any JSON is read without an exception."""
     assert isinstance(take_messages(value).messages, tuple)
-    unwrapped(value)
+    decode_nested_json(value)
 
 
 @given(JSONS)

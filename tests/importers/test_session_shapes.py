@@ -9,7 +9,7 @@ import pytest
 
 from refold.importers.fields import stamp
 from refold.importers.items import Answered, Remarked, RunBegan, RunEnded, Said, Unread
-from refold.importers.registry import detected, importer
+from refold.importers.registry import detect_format, importer
 from refold.importers.source import Source
 from refold.importers.tallies import RunCounts
 from refold.importers.transcript import Transcript
@@ -86,7 +86,7 @@ def counted(name: str, data: bytes) -> RunCounts:
 )
 def test_a_session_is_known_by_what_is_left_of_it(format_: str, data: bytes) -> None:
     """A file of a known format is detected, whatever part of it there is."""
-    assert format_ == detected(Source.of("x", data)).format
+    assert format_ == detect_format(Source.of("x", data)).format
 
 
 def test_messages_without_ids_are_counted_one_by_one() -> None:
@@ -166,7 +166,7 @@ def test_times_are_told_in_utc(written: str, told: str) -> None:
 def test_what_no_row_can_be_made_of_is_reported() -> None:
     """A file that breaks off in its first row has one run without messages, and its bytes in a diagnostic."""
     source = Source.of("x", lines(META)[:40])
-    reading = Transcript(source, importer(detected(source).format))
+    reading = Transcript(source, importer(detect_format(source).format))
     for run in reading.runs():
         for _ in run.derive(lambda seq: b"\0" * 16):
             pass

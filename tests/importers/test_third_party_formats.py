@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from refold.importers.registry import FORMATS, detected, formats, importer
+from refold.importers.registry import FORMATS, detect_format, formats, importer
 from refold.importers.source import Source
 from refold.reducers.errors import WrongUse
 from support.installed import install
@@ -39,7 +39,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_file_is_recognized() -> None:
     """A file of an installed format is recognized by its content."""
     assert {"bot_log"} == {*formats()} - {*FORMATS}
-    assert ("bot_log", 90) == ((found := detected(Source.of("x", LOG))).format, found.score)
+    assert ("bot_log", 90) == ((found := detect_format(Source.of("x", LOG))).format, found.score)
 
 
 @pytest.mark.usefixtures("site")
@@ -101,4 +101,4 @@ def test_one_that_fails_does_not_stand_in_the_way(site: Path) -> None:
     entries = {"refold.formats": {"failing": "refold_failing:FAILING"}}
     install(site, {"name": "refold-second", "version": "1.0", "entry-points": entries})
     with pytest.warns(RuntimeWarning, match="the importer of 'failing' failed on x: RecursionError"):
-        assert "bot_log" == detected(Source.of("x", LOG)).format
+        assert "bot_log" == detect_format(Source.of("x", LOG)).format

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.importers import compression, source
-from refold.importers.documents import leading
+from refold.importers.documents import decode_truncated
 from refold.importers.items import Item, Remarked, RunBegan, RunEnded, Unread
-from refold.importers.registry import FormatMatch, UnknownFormat, detected, importer
+from refold.importers.registry import FormatMatch, UnknownFormat, detect_format, importer
 from refold.importers.source import MOST_DOCUMENT, MOST_LINE, BadTranscript, Source, decode_json
 from refold.importers.survey import count_runs
 from refold.importers.tallies import RunCounts
@@ -303,7 +303,7 @@ def test_a_file_that_is_cut_anywhere_is_imported_up_to_the_cut(cut: int) -> None
     data = plain(SMALL)
     source = Source.of("a", data[: len(data) * cut // 100])
     with suppress(BadTranscript, UnknownFormat):
-        found = read(source, detected(source).format)
+        found = read(source, detect_format(source).format)
         assert all(audit.clean for audit in found.audits)
 
 
@@ -349,6 +349,6 @@ def test_small_values_without_number_are_not_read(part: bytes, monkeypatch: pyte
     monkeypatch.setattr("refold.importers.source.MOST_PARTS", 1000)
     with pytest.raises(ValueError, match="more than 1000 lists, objects and commas"):
         decode_json(b"[" + part * 1000 + b"0]")
-    assert leading(b"[" + part * 1000) is None
-    assert leading(b"[" + part * 100) is not None
+    assert decode_truncated(b"[" + part * 1000) is None
+    assert decode_truncated(b"[" + part * 100) is not None
     assert {"a": "x" * 5000} == decode_json(b'{"a":"' + b"x" * 5000 + b'"}')

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from refold.importers.registry import detected, importer
+from refold.importers.registry import detect_format, importer
 from refold.importers.source import Source
 from refold.importers.transcript import Transcript
 from refold.reducers.errors import RefoldError
@@ -79,7 +79,7 @@ class Row(NamedTuple):
 def judged(source: Source, rules: Sequence[Rule] = RULES) -> Iterator[Row]:
     """What each rule says of each run of a source."""
     policies = [_policy(rule) for rule in rules]
-    for run in Transcript(source, importer(detected(source).format)).runs():
+    for run in Transcript(source, importer(detect_format(source).format)).runs():
         events = [each.event for group in run.derive(salts) for each in group]
         comparisons = [Comparison(run.run, policy) for policy in policies]
         follow_all(unchained(events), *comparisons)

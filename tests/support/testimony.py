@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from msgspec.structs import replace
 
-from refold.importers.registry import detected, importer
+from refold.importers.registry import detect_format, importer
 from refold.importers.source import Source
 from refold.importers.transcript import Transcript
 from refold.reducers.errors import RefoldError
@@ -153,7 +153,7 @@ _TRANSCRIPTS = (
 def _imported(file: str) -> tuple[Record, ...]:
     with path_of(file).open("rb") as opened:
         source = Source.opened(file, opened)
-        run = next(iter(Transcript(source, importer(detected(source).format)).runs()))
+        run = next(iter(Transcript(source, importer(detect_format(source).format)).runs()))
         log = [recorded(each.event, each.at, each.salt) for group in run.derive(salts) for each in group]
     body = json.loads(log[0].body) | {"run": edits.RUN}
     return replace(log[0], body=json.dumps(body).encode()), *log[1:]

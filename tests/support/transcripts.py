@@ -10,7 +10,7 @@ import msgspec
 
 from refold.importers.derivation.derivation import Fit
 from refold.importers.derivation.log import Derived, ImportProblem
-from refold.importers.registry import detected, importer
+from refold.importers.registry import detect_format, importer
 from refold.importers.source import Source
 from refold.importers.survey import Counts
 from refold.importers.transcript import Transcript
@@ -70,7 +70,7 @@ def imported(file: str) -> Imported:
 
 def read(source: Source, named: str | None = None) -> Imported:
     """A source, imported, its logs audited on the way."""
-    reading = Transcript(source, importer(named or detected(source).format))
+    reading = Transcript(source, importer(named or detect_format(source).format))
     digest = hashlib.sha256()
     audits: list[Audit] = []
     fits: list[Fit] = []

@@ -13,7 +13,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from refold.importers.registry import detected, importer
+from refold.importers.registry import detect_format, importer
 from refold.importers.source import Source
 from refold.importers.transcript import Transcript
 from refold.reducers.parser import parse
@@ -60,7 +60,7 @@ def totals() -> Mapping[tuple[str, str], Totals]:
     for file in FILES:
         with path_of(file).open("rb") as opened:
             source = Source.opened(file, opened)
-            for run in Transcript(source, importer(detected(source).format)).runs():
+            for run in Transcript(source, importer(detect_format(source).format)).runs():
                 comparisons = {key: Comparison(run.run, policy) for key, policy in policies.items()}
                 derived = (each.event for group in run.derive(salts) for each in group)
                 follow_all(unchained(derived), *comparisons.values())

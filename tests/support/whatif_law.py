@@ -17,7 +17,7 @@ import msgspec
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from refold.importers.registry import detected, importer
+from refold.importers.registry import detect_format, importer
 from refold.importers.source import Source
 from refold.importers.transcript import Transcript
 from refold.reducers.events import (
@@ -215,7 +215,7 @@ def found() -> Sequence[Found]:
 def _of_file(file: str) -> Iterator[Found]:
     with path_of(file).open("rb") as opened:
         source = Source.opened(file, opened)
-        for run in Transcript(source, importer(detected(source).format)).runs():
+        for run in Transcript(source, importer(detect_format(source).format)).runs():
             log = [each for group in run.derive(salts) for each in group]
             span = log[-1].at - log[0].at
             counted = _counted([each.event for each in log], span, _DECLARED.get(file, 0))

@@ -21,7 +21,7 @@ from refold.console.options import argument, option
 from refold.console.screen import Screen, note
 from refold.engine import clock
 from refold.importers.derivation.log import ImportProblem
-from refold.importers.registry import Candidate, UnknownFormat, detected, importer
+from refold.importers.registry import Candidate, UnknownFormat, detect_format, importer
 from refold.importers.source import Source
 from refold.importers.transcript import MOST_PROBLEMS, Transcript, TranscriptRun
 from refold.reducers.errors import Damaged, WorldFailed, WrongUse
@@ -210,7 +210,7 @@ async def _import_file(
         with file.open() as opened:
             size = opened.seek(0, os.SEEK_END)
             source = Source.opened(file.name, opened)
-            found = detected(source) if named is None else Candidate(named, 100, "as given")
+            found = detect_format(source) if named is None else Candidate(named, 100, "as given")
             told = await _import_source(
                 into, source, found, partial(_reopen, file, size), sure=named is not None, waits=waits
             )

@@ -92,7 +92,7 @@ def take_plain(value: JSON, *path: str) -> str:
     return said
 
 
-def unwrapped(value: JSON) -> JSON:
+def decode_nested_json(value: JSON) -> JSON:
     """Decode a value that was encoded as JSON text, once or several times. Other text is unchanged."""
     for _ in range(3):
         if not (isinstance(value, str) and value[:1] in '{["'):
@@ -108,7 +108,7 @@ def unwrap(value: JSON, *path: str) -> None:
     """Replace JSON text at this path by the value that it encodes."""
     holder, written = at(value, *path[:-1]), at(value, *path)
     if isinstance(holder, dict) and isinstance(written, str):
-        holder[path[-1]] = unwrapped(written)
+        holder[path[-1]] = decode_nested_json(written)
 
 
 def _decode(value: str) -> JSON:
@@ -165,14 +165,14 @@ def _may_be_given(key: str, value: JSON) -> bool:
     return value not in _EMPTY and key not in _BESIDE and (key, value) not in _MARKS
 
 
-def unread(call: MessageCall) -> UnreadCall:
+def mark_unread(call: MessageCall) -> UnreadCall:
     """Return a call as unread, for example if two records of it in the source differ."""
     return UnreadCall(call.id, call.name, call.arguments)
 
 
 def agree(call: MessageCall, other: JSON) -> bool:
     """Return whether another record of a call has the same texts as its arguments, under the keys of both."""
-    given = table(unwrapped(call.arguments))
+    given = table(decode_nested_json(call.arguments))
     return all(
         given[key] == value
         for key, value in table(other).items()

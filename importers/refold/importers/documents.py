@@ -58,13 +58,13 @@ def document(source: Source, *elements: tuple[str, ...]) -> Document:
     try:
         return Document(decode_json(data), len(data), len(data))
     except ValueError as error:
-        found = leading(data, *elements)
+        found = decode_truncated(data, *elements)
         if found is None:
             raise BadTranscript(source.name, "", f"not a JSON document: {error}") from error
         return found
 
 
-def leading(data: bytes, *elements: tuple[str, ...]) -> Document | None:
+def decode_truncated(data: bytes, *elements: tuple[str, ...]) -> Document | None:
     """Return the value of a possibly truncated JSON document, or None if it is not an object or a list."""
     if too_many(data):
         return None
@@ -215,13 +215,13 @@ class _Scanner:
         return b""
 
 
-def beginning(source: Source) -> JSON:
+def decode_beginning(source: Source) -> JSON:
     """Return the value of a document's first bytes, including incomplete parts, to detect its format.
 
     None: it is not a document.
     """
     if "beginning" not in source.known:  # cached, because every format reads it
-        found = leading(source.head())
+        found = decode_truncated(source.head())
         source.known["beginning"] = found.value if found else None
     return source.known["beginning"]
 

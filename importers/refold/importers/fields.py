@@ -72,7 +72,7 @@ def as_written(value: JSON) -> str:
     return _AS_WRITTEN.encode(value).decode()
 
 
-def left(row: JSON, *names: str) -> dict[str, JSON]:
+def omit_keys(row: JSON, *names: str) -> dict[str, JSON]:
     """Return the entries of an object except these keys."""
     return {key: value for key, value in table(row).items() if key not in names}
 

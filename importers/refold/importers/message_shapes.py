@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from refold.importers.content import CALLS, TEXTS, take_call, take_calls, take_plain, unwrapped
+from refold.importers.content import CALLS, TEXTS, decode_nested_json, take_call, take_calls, take_plain
 from refold.importers.fields import (
     JSON,
     at,
@@ -76,7 +76,7 @@ def take_messages(
     repeat their messages, so remaining fields of a message that are already in `known_rests` are taken, too.
     """
     reader = _ShapeReader(role, known_rests)
-    left = reader.value(unwrapped(at(value, *path)))
+    left = reader.value(decode_nested_json(at(value, *path)))
     if path:
         _put(at(value, *path[:-1]), path[-1], left)
     return Read(tuple(reader.messages), reader.stop, left, tuple(reader.unknown))
@@ -142,7 +142,8 @@ class _ShapeReader:
                 return None
             case list() if depth < _DEPTH:
                 read = (
-                    self.value(unwrapped(row) if isinstance(row, str) else row, depth + 1) for row in value
+                    self.value(decode_nested_json(row) if isinstance(row, str) else row, depth + 1)
+                    for row in value
                 )
                 value[:] = [left for left in read if left is not None]
                 return value or None
@@ -200,7 +201,7 @@ class _ShapeReader:
         self._instructions(row, listed=inner is not None)
         if inner is not None:
             _put(row, inner, self.value(row[inner], depth + 1))
-        elif isinstance(message := unwrapped(row.get("message")), dict):
+        elif isinstance(message := decode_nested_json(row.get("message")), dict):
             _put(row, "message", self.value(message, depth + 1))
         elif isinstance(row.get("content"), dict):
             _put(row, "content", self.value(row["content"], depth + 1))
@@ -324,7 +325,7 @@ def _decode_calls(content: JSON) -> JSON:
 
     Otherwise return the content unchanged.
     """
-    listed = unwrapped(content) if isinstance(content, str) else None
+    listed = decode_nested_json(content) if isinstance(content, str) else None
     parts = rows(listed)
     known = (*CALLS, *_THOUGHTS, "text")
     if any(text(part, "type") in CALLS for part in parts) and all(text(p, "type") in known for p in parts):

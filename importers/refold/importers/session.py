@@ -48,7 +48,7 @@ RESULT: End = "open", "last message is a result without a response"
 THOUGHTS: End = "open", "last response has only reasoning: cut while it was written"
 
 
-def waiting(calls: int) -> End:
+def end_with_open_calls(calls: int) -> End:
     """Return the end of a run in which this number of calls have no result."""
     return "open", f"{calls} tool call(s) without a result at the end"
 
@@ -119,7 +119,7 @@ class Ending:
     def end(self) -> End:
         """Return the end, and where it is recorded."""
         stopped = self._end[0] in ("cancelled", "error")
-        return waiting(len(self.open)) if self.open and not stopped else self._end
+        return end_with_open_calls(len(self.open)) if self.open and not stopped else self._end
 
 
 class Session:
@@ -144,18 +144,18 @@ class Session:
         self.numbers: dict[str, int] = {}
         self.repeats, self.left = self._look_ahead()
 
-    def begins(self, row: Row) -> bool:  # noqa: ARG002
+    def is_header(self, row: Row) -> bool:  # noqa: ARG002
         """Return whether a row is the header, which `begin` reads. The first such row counts."""
         return False
 
     def look(self, row: Row) -> None:
         """Record data of a row that must be known before the first row is read."""
 
-    def speaks(self, row: Row) -> bool | None:  # noqa: ARG002
+    def is_conversation(self, row: Row) -> bool | None:  # noqa: ARG002
         """Return whether a row of the tree is part of the conversation. None: it is not in the tree."""
         return None
 
-    def says(self, value: JSON) -> JSON:
+    def select_content(self, value: JSON) -> JSON:
         """Return the part of a row that distinguishes it from another row with the same id."""
         return value
 
@@ -191,16 +191,16 @@ class Session:
         for row in islice(self.rows, self.looked):
             if not isinstance(row, Row):
                 continue
-            if self.head is None and self.begins(row):
+            if self.head is None and self.is_header(row):
                 self.head = row
             self.look(row)
-            id_, speaks = text(row.value, self.id), self.speaks(row)
-            if speaks is None or not id_:
+            id_, conversation = text(row.value, self.id), self.is_conversation(row)
+            if conversation is None or not id_:
                 continue
             repeated.update({id_} & parents.keys())
             parents.setdefault(id_, text(row.value, self.parent))
-            spoke.update([id_] if speaks else [])
-        return find_repeats(self.rows, self.id, repeated, self.says), _left_ids(parents, spoke)
+            spoke.update([id_] if conversation else [])
+        return find_repeats(self.rows, self.id, repeated, self.select_content), _left_ids(parents, spoke)
 
     def items(self) -> Iterator[Item | Noise]:
         """Yield the items of the run, with adjacent noise still separate."""
@@ -220,11 +220,11 @@ class Session:
     def _row(self, row: Row) -> Iterator[Item | Noise]:
         if self.head is not None and row.number == self.head.number:
             return
-        if row.number in self.repeats.again and self.speaks(row) is not None:
+        if row.number in self.repeats.again and self.is_conversation(row) is not None:
             yield row.noise("repeated")
             return
         self.times.see(row.value.get("timestamp"), row.at)
-        if self.id and self.speaks(row) is not None:
+        if self.id and self.is_conversation(row) is not None:
             yield from self._of_tree(row, text(row.value, self.id))
         else:
             yield from self.main(row)
@@ -367,15 +367,15 @@ class RepeatedRows(msgspec.Struct, frozen=True):
 
 
 def find_repeats(
-    rows: Iterable[Row | Noise], name: str, ids: Collection[str], says: Callable[[JSON], JSON]
+    rows: Iterable[Row | Noise], name: str, ids: Collection[str], select: Callable[[JSON], JSON]
 ) -> RepeatedRows:
-    """Compare rows that share one of these ids (under key `name`) by what `says` returns for them."""
+    """Compare rows that share one of these ids (under key `name`) by what `select` returns for them."""
     known: dict[str, set[bytes]] = {}
     again, others = set[int](), set[int]()
     for row in rows if ids else ():
         if not isinstance(row, Row) or (id_ := text(row.value, name)) not in ids:
             continue
-        digest = hashlib.blake2b(json_text(says(row.value)).encode(), digest_size=16).digest()
+        digest = hashlib.blake2b(json_text(select(row.value)).encode(), digest_size=16).digest()
         if digests := known.setdefault(id_, set()):
             (again if digest in digests else others).add(row.number)
         digests.add(digest)

@@ -361,7 +361,7 @@ def since(row: int) -> Ranges:
     return ((row, _LAST),)
 
 
-def only(rows: Iterable[int]) -> Ranges:
+def list_ranges(rows: Iterable[int]) -> Ranges:
     """Return the ranges of these rows, in any order."""
     return ranges_of(sorted(set(rows)))
 

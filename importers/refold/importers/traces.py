@@ -12,7 +12,7 @@ from itertools import takewhile
 import msgspec
 from msgspec import to_builtins
 
-from refold.importers.content import UnreadCall, unwrapped
+from refold.importers.content import UnreadCall, decode_nested_json
 from refold.importers.fields import JSON, json_text
 from refold.importers.items import (
     UNCOUNTED,
@@ -80,9 +80,11 @@ class Trace:
         self._steps = steps
         self._talk = Talk(ShownPrompt(step.prompt for step in steps))
 
-    def opening(self, otherwise: Sequence[Message] = ()) -> tuple[Message, ...]:
+    def list_initial_messages(self, otherwise: Sequence[Message] = ()) -> tuple[Message, ...]:
         """Return the run's initial messages: the first captured prompt, else `otherwise`."""
-        return self._talk.opening(next((step.prompt for step in self._steps if step.prompt), otherwise))
+        return self._talk.list_initial_messages(
+            next((step.prompt for step in self._steps if step.prompt), otherwise)
+        )
 
     def items(self) -> Iterator[Item]:
         """Yield the items of the run."""
@@ -110,7 +112,7 @@ class Trace:
         return tuple(_make_call(step.tool, step.arguments) for step in following if step.tool)
 
     def _tool(self, step: TraceStep, tool: Returned) -> Item:
-        call, waiting = tool.id, self._talk.waiting(tool.name)
+        call, waiting = tool.id, self._talk.find_waiting(tool.name)
         if waiting is not None and not (call and step.alone) and not self._talk.is_waiting(call):
             call = waiting.id  # frameworks omit call ids in spans, or number the spans themselves
         elif not call and step.alone:
@@ -157,7 +159,7 @@ class Talk:
         self._prompt: tuple[Message, ...] = ()
         self._counted: Counter[_Key] = Counter()
 
-    def opening(self, pieces: Sequence[Message]) -> tuple[Message, ...]:
+    def list_initial_messages(self, pieces: Sequence[Message]) -> tuple[Message, ...]:
         """Return the initial messages from the first prompt of the run.
 
         Results without their calls are left for `add_prompt`.
@@ -194,7 +196,7 @@ class Talk:
         for call in calls:
             self._spelled.setdefault(_normalize(call), call.arguments)
 
-    def waiting(self, name: str) -> MessageCall | None:
+    def find_waiting(self, name: str) -> MessageCall | None:
         """Return the first waiting call of this tool. A span without an id belongs to it."""
         return next((asked for asked in self._waiting if asked.name == name), None)
 
@@ -243,4 +245,4 @@ def _key(piece: Message) -> _Key:
 
 def _normalize(call: MessageCall) -> tuple[str, str, str]:
     """Return a call with decoded arguments, which recorders write as an object or as text."""
-    return call.id, call.name, json_text(unwrapped(call.arguments))
+    return call.id, call.name, json_text(decode_nested_json(call.arguments))

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from refold.importers.content import unwrapped
+from refold.importers.content import decode_nested_json
 from refold.importers.derivation.derivation import Derivation, Fit
 from refold.importers.derivation.gap import conversations
 from refold.importers.derivation.log import Derived, ImportProblem, Interludes, Salts, TranscriptOrigin
@@ -207,7 +207,7 @@ class Transcript:
             yield item
             yield from warn_of_versions(self.format, item)
             if isinstance(item, Remarked) and not item.known:
-                yield from Place(item.position, item.at).unknown_calls(unwrapped(item.rest))
+                yield from Place(item.position, item.at).unknown_calls(decode_nested_json(item.rest))
 
     def _end_run(self, end: RunEnded, count: Count) -> None:
         count.take(end)

@@ -26,14 +26,14 @@ class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, said: JSON) -> Usage | None:
         """Return the usage that an object records, None if it is not an object."""
         counted = isinstance(said, dict)
-        return self._used([_first(said, each) for each in self._kinds()]) if counted else None
+        return self._make_usage([_first(said, each) for each in self._kinds()]) if counted else None
 
     def take(self, value: JSON, *path: str) -> Usage | None:
         """Take the usage that the object there records, else return None."""
         found = at(value, *path)
         if not isinstance(found, dict):
             return None
-        used = self._used([_take_first(found, each) for each in self._kinds()])
+        used = self._make_usage([_take_first(found, each) for each in self._kinds()])
         if not found:
             take(value, *path)
         return used
@@ -41,12 +41,12 @@ class UsageNames(msgspec.Struct, frozen=True, kw_only=True):
     def _kinds(self) -> tuple[tuple[str, ...], ...]:
         return self.input, self.output, self.cache_read, self.cache_write, self.reasoning
 
-    def _used(self, counts: Iterable[int]) -> Usage:
+    def _make_usage(self, counts: Iterable[int]) -> Usage:
         sent, got, read, written, thought = counts
         sent += read + written if self.beside else 0
         return Usage(input=sent, output=got, cache_read=read, cache_write=written, reasoning=thought)
 
-    def unsaid(self, said: Iterable[JSON]) -> tuple[str, ...]:
+    def list_unrecorded(self, said: Iterable[JSON]) -> tuple[str, ...]:
         """Return the kinds of tokens (names of `RunCounts` fields) that none of these objects records."""
         known = {name for one in said for name in table(one)}
         kinds = {

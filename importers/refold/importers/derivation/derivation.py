@@ -190,7 +190,7 @@ class Derivation:
             )
 
     def _verdict(self, plan: WindowPlan, asked: Reply | None) -> str:
-        shown = tuple(key for unit in self._log.standing({}) for key in unit.keys)
+        shown = tuple(key for unit in self._log.list_standing({}) for key in unit.keys)
         if shown != plan.keys and (
             asked is not None or not plan.change
         ):  # removals take effect with the next request

@@ -195,7 +195,7 @@ def _plan_prompt(log: Writer, gap: PromptGap, results: Results) -> WindowPlan:
     open_calls = state.batch.calls if state.batch is not None else ()
     shown = {call.id: keys.get(call.id, empty) for call in open_calls}
     return plan_window(
-        log.standing(shown) if gap.prompt is not None else (),
+        log.list_standing(shown) if gap.prompt is not None else (),
         state.messages,
         gap.said,
         gap.prompt,

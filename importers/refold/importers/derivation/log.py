@@ -166,7 +166,7 @@ class Writer:
         where = f"{position}: {problem}" if position else problem
         self._annotate(lambda at: ev.Diagnosed(at=at, code=clean(code), problem=where, seq=seq), text)
 
-    def standing(self, results: dict[str, Key]) -> list[Standing]:
+    def list_standing(self, results: dict[str, Key]) -> list[Standing]:
         """Return the units of the window. Results of the open batch have the keys `results`, by call."""
         units, batch = self._units(), self.state.batch
         # Calls of the batch and their results belong to its unit.

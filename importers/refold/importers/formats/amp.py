@@ -11,7 +11,7 @@ whose input excludes cached tokens.
 from collections.abc import Iterator
 
 from refold.importers.content import plain
-from refold.importers.documents import ANY, beginning, document
+from refold.importers.documents import ANY, decode_beginning, document
 from refold.importers.fields import (
     JSON,
     Times,
@@ -72,7 +72,7 @@ class Amp:
     def match(self, source: Source) -> FormatMatch | None:
         """Match the id of a thread, or numbered messages with keys that only Amp uses."""
         head = source.head()
-        found = beginning(source) if b'"messages"' in head else None
+        found = decode_beginning(source) if b'"messages"' in head else None
         if text(found, "id").startswith("T-") and (
             "messageId" in table(found, "messages", 0) or "v" in table(found)
         ):

@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator, Sequence
 import msgspec
 
 from refold.importers.content import take_calls, take_tools, words
-from refold.importers.documents import ANY, beginning, values
+from refold.importers.documents import ANY, decode_beginning, values
 from refold.importers.fields import (
     JSON,
     Times,
@@ -60,7 +60,7 @@ class Atif(msgspec.Struct, frozen=True):
 
     def match(self, source: Source) -> FormatMatch | None:
         """Match ATIF's name in `schema_version`, or numbered steps with a source."""
-        head = beginning(source)
+        head = decode_beginning(source)
         found = at(head, 0) if isinstance(head, list) else head
         version = text(found, "schema_version")
         if version.upper().startswith("ATIF"):

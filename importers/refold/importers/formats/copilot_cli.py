@@ -32,7 +32,7 @@ from refold.importers.fields import (
 from refold.importers.items import Counted, Item, Place, Quality, RunBegan, RunEnded, Tokens
 from refold.importers.registry import FormatMatch
 from refold.importers.session import Draft, End, Session, SessionFormat
-from refold.importers.session_rows import BEGINNING, Noise, Row, cut_to_summary, only, since
+from refold.importers.session_rows import BEGINNING, Noise, Row, cut_to_summary, list_ranges, since
 from refold.importers.source import Source, fits
 from refold.importers.usage import sum_counts
 from refold.reducers.messages import Message, Usage
@@ -114,7 +114,7 @@ class _CopilotCli(Session):
         sums = self.periods == 1 and text(self.last, "type") == "session.shutdown"
         return [*table(self.last, "data", "modelMetrics").values()] if sums else []
 
-    def begins(self, row: Row) -> bool:
+    def is_header(self, row: Row) -> bool:
         return text(row.value, "type") == "session.start"
 
     def look(self, row: Row) -> None:
@@ -227,7 +227,7 @@ class _CopilotCli(Session):
                 yield row.place.cancellation(take_text(data, "reason"), rest=row.rest())
             case "session.compaction_complete" if summary := text(data, "summaryContent"):
                 yield row.remark("compaction")
-                head, tail = only([BEGINNING]), since(self.mark + 1)
+                head, tail = list_ranges([BEGINNING]), since(self.mark + 1)
                 yield cut_to_summary(row.place, summary, head=head, tail=tail)
             case _:
                 yield self._other(row, kind, data)

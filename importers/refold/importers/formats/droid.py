@@ -34,16 +34,16 @@ _LABELS = ("title", "cwd", "version")
 
 
 class _Droid(Session):
-    def begins(self, row: Row) -> bool:
+    def is_header(self, row: Row) -> bool:
         return text(row.value, "type") == "session_start"
 
     def look(self, row: Row) -> None:
         self.model = self.model or text(row.value, "message", "model") or text(row.value, "model")
 
-    def speaks(self, row: Row) -> bool | None:
+    def is_conversation(self, row: Row) -> bool | None:
         return True if text(row.value, "type") == "message" else None
 
-    def says(self, value: JSON) -> JSON:
+    def select_content(self, value: JSON) -> JSON:
         return at(value, "message")
 
     def begin(self) -> RunBegan:

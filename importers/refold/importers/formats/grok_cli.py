@@ -32,7 +32,7 @@ class _GrokCli(Session):
         self.draft: Draft | None = None
         self.hosted: list[JSON] = []
 
-    def begins(self, row: Row) -> bool:
+    def is_header(self, row: Row) -> bool:
         """Return whether it is the first row, and a system prompt."""
         return not self.started and text(row.value, "type") == "system"
 

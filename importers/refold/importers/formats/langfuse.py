@@ -13,7 +13,7 @@ import msgspec
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from refold.importers.content import call_of, manifests, plain, unwrap, unwrapped
+from refold.importers.content import call_of, decode_nested_json, manifests, plain, unwrap
 from refold.importers.documents import ANY, JsonValue, values
 from refold.importers.fields import (
     JSON,
@@ -24,9 +24,9 @@ from refold.importers.fields import (
     json_text,
     known_or,
     labels_of,
-    left,
     nano_usd,
     number,
+    omit_keys,
     rest,
     rows,
     table,
@@ -206,7 +206,7 @@ class _TraceRun:
             at=take_time(self.trace, "timestamp"),
             rest=rest(self.around),
             key=self.key,
-            messages=trace.opening(),
+            messages=trace.list_initial_messages(),
             model=next((name for one in self.answers if (name := text(one.row, "model"))), ""),
             agent=text(agent.row, "name") if agent else "",
             tools=next((tools for one in self.answers if (tools := self._tools(one))), ()),
@@ -240,7 +240,7 @@ class _TraceRun:
         copied = take_rows(self.trace, "observations")
         for row in copied:
             own = self._by_id.get(text(row, "id"))
-            for name in left(row, "id"):
+            for name in omit_keys(row, "id"):
                 take_if(row, name, at(own.row if own else None, name), None, "{}")
         ids = [text(row, "id") for row in copied]
         new = [row for row, id_ in zip(copied, ids, strict=True) if row != {"id": id_}]
@@ -253,7 +253,7 @@ class _TraceRun:
         if one.kind == "GENERATION":
             return self._request(one, start, place, took)
         if one.kind == "TOOL":
-            own, output = one.attributes, plain(unwrapped(at(one.row, "output")))
+            own, output = one.attributes, plain(decode_nested_json(at(one.row, "output")))
             name = text(own, "gen_ai.tool.name") or text(own, "tool.name") or text(one.row, "name")
             call, failed = text(own, "gen_ai.tool.call.id"), one.failed if text(one.row, "level") else None
             place = place.with_counts(Counted(errors=int(one.failed)))
@@ -298,6 +298,6 @@ class _TraceRun:
 
 def _read_listed_calls(one: Observation) -> tuple[MessageCall, ...]:
     """Return the calls in `toolCalls` (JSON texts) of an observation; `toolCallNames` lists their names."""
-    found = [unwrapped(call) for call in rows(one.row, "toolCalls")]
+    found = [decode_nested_json(call) for call in rows(one.row, "toolCalls")]
     names = [text(name) for name in rows(one.row, "toolCallNames")] + [""] * len(found)
     return tuple(call_of(call, name) for call, name in zip(found, names, strict=False))

@@ -21,16 +21,16 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from refold.importers.content import calls_of, unwrapped, words
-from refold.importers.documents import beginning, document
+from refold.importers.content import calls_of, decode_nested_json, words
+from refold.importers.documents import decode_beginning, document
 from refold.importers.fields import (
     JSON,
     Times,
     at,
     json_text,
     labels_of,
-    left,
     number,
+    omit_keys,
     rest,
     rows,
     table,
@@ -155,7 +155,7 @@ def rejection_of(call: MessageCall) -> ToolError | Refuser:
     """Return why a call of a rejected response did not run; `HARNESS` if only another call was invalid."""
     if call.name != SHELL:
         return ToolError.UNKNOWN_TOOL
-    command = at(unwrapped(call.arguments), "command")
+    command = at(decode_nested_json(call.arguments), "command")
     return Refuser.HARNESS if isinstance(command, str) else ToolError.BAD_ARGUMENTS
 
 
@@ -227,7 +227,7 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
 
     def match(self, source: Source) -> FormatMatch | None:
         """Match the format's name, a bare message list with return codes, or characteristic keys."""
-        found = beginning(source)
+        found = decode_beginning(source)
         if text(found, "trajectory_format").startswith("mini-swe-agent") or text(
             found, "info", "mini_version"
         ):
@@ -264,7 +264,7 @@ class MiniSweAgent(msgspec.Struct, frozen=True):
             model=text(doc, "info", "config", "model", "model_name"),
             agent="mini-swe-agent",
             labels=labels_of(labels),
-            rest=rest(left(doc, "messages", "info")),
+            rest=rest(omit_keys(doc, "messages", "info")),
             counts=counts,
             unsaid=("cache_write_tokens",),
             cuts=rejected,

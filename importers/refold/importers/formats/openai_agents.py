@@ -183,7 +183,7 @@ def _begin(
         spans[0].moment("started_at") if spans else None,
         rest(first.row),
         key=key,
-        messages=trace.opening(),
+        messages=trace.list_initial_messages(),
         model=next((name for span in spans if (name := text(span.data, "model"))), ""),
         agent=text(agent, "name"),
         tools=tuple(Manifest(name=name) for name in dict.fromkeys(tools)),

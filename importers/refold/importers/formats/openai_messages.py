@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from refold.importers.content import find_call_mark, take_tools
-from refold.importers.documents import ANY, JsonValue, beginning, values
-from refold.importers.fields import JSON, at, left, rest, rows, table, take_rows, take_text
+from refold.importers.documents import ANY, JsonValue, decode_beginning, values
+from refold.importers.fields import JSON, at, omit_keys, rest, rows, table, take_rows, take_text
 from refold.importers.items import UNKNOWN_PART, Item, Place, RunBegan, Unread
 from refold.importers.message_shapes import take_messages
 from refold.importers.registry import FormatMatch
@@ -43,7 +43,7 @@ def read_rows(listed: Sequence[JSON], position: str) -> list[ChatMessage]:
     for index, row in enumerate(listed):
         said = take_messages(row)
         known = (*_READ, "tool_calls") if any(message.calls for message in said.messages) else _READ
-        lost = find_call_mark([left(said.left, *known), *said.unknown])
+        lost = find_call_mark([omit_keys(said.left, *known), *said.unknown])
         found.append(ChatMessage(Place(f"{position}[{index}]"), said.messages, rest(said.left), lost))
     return found
 
@@ -103,7 +103,7 @@ class OpenAIMessages:
         head = source.head()
         if b'"role"' not in head:
             return None
-        found = beginning(source)
+        found = decode_beginning(source)
         first = at(found, 0) if isinstance(found, list) else found
         if _LIST.match(head) or _OBJECT.match(head) or _is_request(first):
             return FormatMatch(30, "a list of messages with roles")

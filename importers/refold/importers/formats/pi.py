@@ -134,14 +134,14 @@ class _Pi(Session):
         super().__init__(source)
         self.requests = 0
 
-    def begins(self, row: Row) -> bool:
+    def is_header(self, row: Row) -> bool:
         return text(row.value, "type") == "session"
 
-    def speaks(self, row: Row) -> bool | None:
+    def is_conversation(self, row: Row) -> bool | None:
         kind = text(row.value, "type")
         return None if kind == "session" else kind == "message"
 
-    def says(self, value: JSON) -> JSON:
+    def select_content(self, value: JSON) -> JSON:
         return {name: inner for name, inner in table(value).items() if name not in ("parentId", "timestamp")}
 
     def begin(self) -> RunBegan:

@@ -284,7 +284,7 @@ class _MessageHistory:
             labels=self.labels,
             rest=self.around,
             counts=counts,
-            unsaid=TOKENS.unsaid(at(row, "usage") for row in head),
+            unsaid=TOKENS.list_unrecorded(at(row, "usage") for row in head),
         )
 
     def _request(self, place: Place, row: JSON, *, given: bool) -> Iterator[Item]:

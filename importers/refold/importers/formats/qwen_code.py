@@ -35,7 +35,7 @@ from refold.importers.fields import (
     take_text,
     text,
 )
-from refold.importers.formats.gemini_cli.parts import TOOL, shell_failed
+from refold.importers.formats.gemini_cli.parts import TOOL, classify_shell_output
 from refold.importers.items import Answered, Item, Place, RunBegan
 from refold.importers.message_shapes import take_messages
 from refold.importers.registry import FormatMatch
@@ -91,12 +91,12 @@ class _QwenCode(Session):
     def look(self, row: Row) -> None:
         self.first = self.first or (row if "sessionId" in row.value else None)
         self.model = self.model or text(row.value, "model")
-        self.alone = self.alone and (_is_side(row.value) or not self.speaks(row))
+        self.alone = self.alone and (_is_side(row.value) or not self.is_conversation(row))
 
-    def speaks(self, row: Row) -> bool:
+    def is_conversation(self, row: Row) -> bool:
         return text(row.value, "type") in _CONVERSATION_TYPES
 
-    def says(self, value: JSON) -> JSON:
+    def select_content(self, value: JSON) -> JSON:
         return [at(value, name) for name in ("type", "subtype", "message", "systemPayload")]
 
     def ends(self, item: Item | Noise) -> End | None:
@@ -277,7 +277,7 @@ def _find_failure(row: JSON, name: str, output: str) -> ToolError | Refuser | bo
     """
     failed = _FAILED.get(text(row, "toolCallResult", "status"))
     if failed is False and name == TOOL:
-        return shell_failed(output)
+        return classify_shell_output(output)
     if failed is not True:
         return failed
     kind = text(row, "toolCallResult", "errorType")

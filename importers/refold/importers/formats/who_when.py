@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 
 from refold.importers.content import words
-from refold.importers.documents import ANY, JsonValue, beginning, values
+from refold.importers.documents import ANY, JsonValue, decode_beginning, values
 from refold.importers.fields import (
     JSON,
     at,
@@ -65,7 +65,7 @@ class WhoWhen:
 
     def match(self, source: Source) -> FormatMatch | None:
         """Match a history with annotations of the failure."""
-        head = beginning(source)
+        head = decode_beginning(source)
         found = at(head, 0) if isinstance(head, list) else head
         named = table(found).keys()
         if "history" in named and ("mistake_agent" in named or {"question", "ground_truth"} <= named):

@@ -1,9 +1,8 @@
-"""What the harness of Claude Code put into the conversation beside what was typed: rows `attachment`, a type
-each.
+"""Text that Claude Code's harness adds to the conversation: rows of type `attachment`, each with its own
+type.
 
-The words are those that are recorded: what the harness puts around them is in no row. A name before them,
-`[file: a.py]`, says where they come from. A type that stands in no table here is not known to reach the
-model.
+Only the recorded text is imported; the text that the harness puts around it is in no row. A name before it,
+`[file: a.py]`, states its source. A type missing from the table is not known to reach the model.
 """
 
 from collections.abc import Mapping
@@ -15,11 +14,11 @@ from refold.importers.fields import JSON, as_written, at, rows, text, word_of
 
 
 class Attachment(msgspec.Struct, frozen=True):
-    """Where a type has its words, the first path that has any, and what names them. `each`: a list, whose
-    elements have them.
+    """How to read one type of attachment: `words` has the paths to its text; the first path with text counts.
 
-    `bare`: the words stand alone; `by`: who put them there. `events`: only of these events of hooks it
-    reaches the model.
+    `name` is the key of its name, and `each` the key of a list whose elements have the text. `bare`: the text
+    has no name line before it. `by`: who added it. `events`: if set, only attachments of these hook events
+    reach the model.
     """
 
     words: tuple[str, ...] = ()
@@ -75,50 +74,54 @@ REACHING: Mapping[str, Attachment] = MappingProxyType(
         "total_tokens_reminder": _TEXT,
     }
 )
-"""The types whose words the model is shown, as far as is known."""
+"""The types known to be included in the prompt."""
 
 _ALWAYS = frozenset({"plan_mode", "plan_mode_exit", "plan_mode_reentry", "task_reminder", "todo_reminder"})
-"""Types that reach the model though they may hold no words: what they say is the harness's own."""
+"""Types that reach the model even without recorded text, because the harness writes the text."""
 
 
-def queued(row: JSON) -> str:
-    """What a person typed while the agent worked, where a row says that it was handed to the model."""
+def read_queued(row: JSON) -> str:
+    """Return the text that a user typed while the agent worked, if the row records that the model received
+    it.
+    """
     attached = at(row, "attachment")
-    return _words(at(attached, "prompt")) if text(attached, "type") == "queued_command" else ""
+    return _render_text(at(attached, "prompt")) if text(attached, "type") == "queued_command" else ""
 
 
-def attached(row: JSON) -> tuple[str, str]:
-    """What an attachment says to the model, and who says it; "" where it is not known to reach the model."""
+def read_attachment(row: JSON) -> tuple[str, str]:
+    """Return the text that an attachment sends to the model and its sender, or "" if it is not known to reach
+    it.
+    """
     attachment = at(row, "attachment")
     kind = text(attachment, "type")
     if kind == "queued_command":
         typed = text(attachment, "commandMode") == "prompt"
-        return queued(row), "user" if typed else "harness"
+        return read_queued(row), "user" if typed else "harness"
     found = REACHING.get(kind)
     if found is None or (found.events and text(attachment, "hookEvent") not in found.events):
         return "", ""
     holders = rows(attachment, found.each) if found.each else (attachment,)
-    said = "\n".join(filter(None, (_told(kind, found, holder) for holder in holders)))
+    said = "\n".join(filter(None, (_format_attachment(kind, found, holder) for holder in holders)))
     return said or (f"[{kind}]" if kind in _ALWAYS else ""), found.by
 
 
-def _told(kind: str, found: Attachment, holder: JSON) -> str:
-    """The words of one, under its name; "" for what has neither."""
-    words = next(filter(None, (_words(at(holder, *path.split("/"))) for path in found.words)), "")
+def _format_attachment(kind: str, found: Attachment, holder: JSON) -> str:
+    """Return the text of one attachment below its name, or "" if it has neither."""
+    words = next(filter(None, (_render_text(at(holder, *path.split("/"))) for path in found.words)), "")
     name = text(holder, found.name) if found.name else ""
     if found.bare or not (name or words) or (found.words and not words):
         return words
     return "\n".join(filter(None, (f"[{kind}: {name}]" if name else f"[{kind}]", words)))
 
 
-def _words(value: JSON) -> str:
-    """A text, or the texts, blocks and to-dos of a list, one a line; anything else as JSON text."""
+def _render_text(value: JSON) -> str:
+    """Return a text, or the texts, blocks and to-dos of a list, one per line; other values as JSON text."""
     if isinstance(value, list):
-        return "\n".join(filter(None, map(_listed, value)))
+        return "\n".join(filter(None, map(_render_element, value)))
     return value if isinstance(value, str) else as_written(value) if value else ""
 
 
-def _listed(each: JSON) -> str:
+def _render_element(each: JSON) -> str:
     if isinstance(each, str):
         return each
     todo = text(each, "content") or text(each, "subject")

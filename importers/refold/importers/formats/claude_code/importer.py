@@ -1,9 +1,9 @@
-"""
+"""Claude Code sessions: rows that form a tree, one row for each block of a response.
 
-A response is one answer, however many rows it has: they share `message.id`, each holds a block, results of
-its first calls may stand between them. What somebody left by going back to an earlier prompt is no part of
-the conversation, and happened: it is a run of its own, as what a sub-agent did. File order is the truth;
-times go back here and there.
+All rows with the same `message.id` are one response; results of its first calls may be between them. If the
+user goes back to an earlier prompt, the rows after it leave the conversation but they happened: they become a
+run of their own, like those of a subagent. Items follow the order of the file, because timestamps are not
+always ascending.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,9 +30,7 @@ from refold.reducers.source_marks import BRANCH_LABEL, FORK_LABEL, PARENT_LABEL
 _LINKED = b'"parentUuid"'
 _BLOCKS = (b'"tool_use"', b'"tool_result"', b'"session_id"', b"toolu_")
 _LOOK_AT = 40
-"""Rows in which a message, or what is kept beside messages, tells a session whose rows do not name their
-parents.
-"""
+"""The number of rows to search for a message or a bookkeeping row if the rows do not name their parents."""
 
 
 class ClaudeCode:
@@ -41,60 +39,64 @@ class ClaudeCode:
     name = "claude_code"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By the key that its rows have in every version from 1.0 on, or by rows that others cut down."""
+        """Recognise a session by `parentUuid`, which its rows have since 1.0, or by the shape of trimmed
+        rows.
+        """
         head = source.head().lstrip(b"\xef\xbb\xbf \r\n")
         if head.startswith(b"{") and _LINKED in head:
             return FormatMatch(90, "rows with parentUuid")
         found = [row.value for row in first_rows(source, _LOOK_AT) if isinstance(row, Row)]
         if any(is_head(row) or is_result(row) for row in found):
-            return FormatMatch(88, "a stream of print mode, by its head or its result")
+            return FormatMatch(88, "first or last row of a print mode stream")
         if any(map(is_message, found)):
             return FormatMatch(50, "rows of type user or assistant with a message")
         if any(map(is_bookkeeping, found)):
-            return FormatMatch(40, "rows that a session keeps beside its messages")
+            return FormatMatch(40, "bookkeeping rows of a session")
         printed = not found and b"claude" in head.lower() and sum(block in head for block in _BLOCKS) >= 2
-        return FormatMatch(5, "no rows: what somebody printed of a session") if printed else None
+        return FormatMatch(5, "no rows, but printed text of a session") if printed else None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """The session, and then the sub-agents that wrote into its file, each a run that a call of it began.
+        """Yield the session, then its subagents that wrote into the same file, each a run started by a call.
 
-        Behind each conversation the branches of it that somebody left by going back, each a run too.
+        After each conversation, yield its branches that the user left by going back, each as a run.
         """
         rows = Rows(source)
         outline = read_outline(rows)
         calls: dict[str, str] = {}
-        session = _session(outline)
-        yield from _conversation(source.name, rows, outline, session, calls)
+        session = _begin_session(outline)
+        yield from _read_conversation(source.name, rows, outline, session, calls)
         for agent in outline.agents.found:
             inner = read_outline(agent.rows)
-            began = _agent(agent, inner, session, calls.get(agent.call, session.key))
-            for item in _conversation(source.name, agent.rows, inner, began, calls, timed=not agent.reported):
+            began = _begin_agent(agent, inner, session, calls.get(agent.call, session.key))
+            for item in _read_conversation(
+                source.name, agent.rows, inner, began, calls, timed=not agent.reported
+            ):
                 yield msgspec.structs.replace(item, counts=UNCOUNTED) if agent.reported else item
 
 
-def _session(outline: Outline) -> RunBegan:
-    """How the session begins, or the sub-agent that has the file to itself."""
+def _begin_session(outline: Outline) -> RunBegan:
+    """Return the start of the session, or of the subagent if the whole file is a subagent's."""
     session = outline.session or "session"
-    began = _began(outline, f"{session}/{outline.agent}" if outline.alone and outline.agent else session)
+    began = _begin_run(outline, f"{session}/{outline.agent}" if outline.alone and outline.agent else session)
     if outline.parted:
         began.labels[PARENT_LABEL] = session  # in another file
     return began
 
 
-def _agent(agent: SubAgent, outline: Outline, session: RunBegan, parent: str) -> RunBegan:
-    """How a sub-agent begins: a call of `parent` did it, the session or a branch of it."""
-    began = _began(outline, f"{session.key}/{agent.name}")
+def _begin_agent(agent: SubAgent, outline: Outline, session: RunBegan, parent: str) -> RunBegan:
+    """Return the start of a subagent. A call of `parent`, the session or a branch of it, started it."""
+    began = _begin_run(outline, f"{session.key}/{agent.name}")
     position = f"line {agent.rows[0].line}"
     return msgspec.structs.replace(began, position=position, parent=parent, call=agent.call)
 
 
-def _began(outline: Outline, key: str) -> RunBegan:
+def _begin_run(outline: Outline, key: str) -> RunBegan:
     labels = {name: value for name in ("version", "cwd") if (value := getattr(outline, name))}
     agent = "iflow" if is_iflow(outline.session) else "claude-code"
     return RunBegan("line 1", outline.began, key=key, model=outline.model, agent=agent, labels=labels)
 
 
-def _conversation(
+def _read_conversation(
     name: str,
     rows: Iterable[Row | Noise],
     outline: Outline,
@@ -103,11 +105,16 @@ def _conversation(
     *,
     timed: bool = True,
 ) -> Iterator[Item]:
-    """A conversation, and its branches; `calls` gets the keys of these by the calls that they made."""
+    """Yield a conversation and its branches.
+
+    Calls of branches are added to `calls` with the keys of their runs.
+    """
     forks: dict[int, str] = {}
     yield msgspec.structs.replace(began, cuts=outline.cuts[0])
     yield from gather(SessionReader(name, outline, forks, began.key, timed=timed).items(enumerate(rows)))
-    keys = {0: began.key} | {left.number: left.key(began.key) for left in outline.branches.heads.values()}
+    keys = {0: began.key} | {
+        left.number: left.make_key(began.key) for left in outline.branches.heads.values()
+    }
     for left, told in outline.branches.read(rows):
         reading, its_rows = SessionReader(name, outline, forks, began.key, left, timed=False), iter(told)
         first = next(its_rows)

@@ -1,19 +1,18 @@
-"""Rows of a Claude Code session, or of its printed stream: what each is. Nothing here remembers a row before.
+"""Classify and read single rows of a Claude Code session or of its stream on stdout, without earlier rows.
 
-No schema is published and new types appear monthly, so every question has an answer for a row that nobody has
-seen.
+No schema is published and new types appear monthly, so every function handles unknown rows.
 
-The rows name their session as `session_id`, and have neither times nor parents; those of a sub-agent name the
-call that began it. The task is in none of them. `result` says how it ended, sums up what it cost, and lists
-the calls that were not permitted.
+Rows of a stream name their session as `session_id` and have neither times nor parents; those of a subagent
+name the call that started it. The stream does not contain the task. Its `result` row has the reason why it
+ended, the total cost, and the calls that were not permitted.
 """
 
 import re
 from typing import Literal
 
 from refold.importers.content import end_of
-from refold.importers.fields import JSON, at, json_text, left, nano_usd, number, rows, table, text
-from refold.importers.formats.claude_code.attachments import attached
+from refold.importers.fields import JSON, at, json_text, nano_usd, number, omit_keys, rows, table, text
+from refold.importers.formats.claude_code.attachments import read_attachment
 from refold.importers.items import Tokens
 from refold.importers.session_rows import Row
 from refold.importers.usage import UsageNames
@@ -23,9 +22,11 @@ from refold.reducers.vocabulary import FailureClass, Refuser, ToolError
 Kind = Literal[
     "result", "interrupt", "summary", "command", "meta", "prompt", "answer", "synthetic", "failed", "other"
 ]
-"""What a row is: results of tools, a stop by the person, what a compaction wrote, a local command and its
-output, something that the harness put in, a prompt, a piece of an answer, the harness in the model's place
-(its words, its errors), the rest.
+"""The kind of a row.
+
+`result`: tool results. `interrupt`: the user stopped the agent. `summary`: written by a compaction.
+`command`: a local command and its output. `meta`: added by the harness. `answer`: a piece of a response.
+`synthetic` and `failed`: a text or an error that the harness wrote in the model's role.
 """
 
 SYNTHETIC = "<synthetic>"
@@ -43,9 +44,9 @@ _INTERRUPT = "[Request interrupted by user"
 _COMMAND_NAME = re.compile(r"<command-name>\s*([^<\s]{1,80})")
 
 PARTS = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "document"})
-"""What the content of a message is made of."""
+"""Types of blocks that the content of a message has."""
 
-# What a session keeps beside its messages: rows of other types may be of a version to come, or of another
+# Types of rows that a session has beside its messages. Other types may be of a later version or of another
 # agent.
 _KEPT = frozenset({
     "agent-name", "ai-title", "atis-latch", "attachment", "bridge-session", "custom-title",
@@ -59,7 +60,7 @@ _ENVELOPE = frozenset({
     "parentUuid", "logicalParentUuid", "sessionId", "timestamp", "cwd", "version", "gitBranch", "userType", "entrypoint",
     "slug",
 })  # fmt: skip
-"""What rows say of their session and of their place in it."""
+"""Keys of a row that describe its session and its place in it."""
 
 _BOOKKEEPING = (
     ("summary", "leafUuid"),
@@ -67,7 +68,7 @@ _BOOKKEEPING = (
     ("queue-operation", "operation"),
 )
 
-# The CLI's own words in a result with `is_error`: the first row with a fragment in its beginning holds.
+# Texts of the CLI in a result with `is_error`. The first entry with a fragment in the beginning counts.
 _NEVER_APPROVED = "Permission prompt was aborted"
 _REJECTED = (
     "The user doesn't want to proceed with this tool use",
@@ -92,8 +93,8 @@ _ERRORS = (
 )
 
 
-def kind(row: JSON) -> Kind:
-    """What a row is."""
+def find_kind(row: JSON) -> Kind:
+    """Return the kind of a row."""
     match text(row, "type"):
         case "user" if isinstance(at(row, "message"), dict):
             return _user_kind(row)
@@ -106,11 +107,11 @@ def kind(row: JSON) -> Kind:
 
 
 def _user_kind(row: JSON) -> Kind:
-    if results(row):
+    if list_results(row):
         return "result"
     if at(row, "isCompactSummary") is True:
         return "summary"
-    said = spoken(row).lstrip()
+    said = join_text(row).lstrip()
     if said.startswith(_INTERRUPT):
         return "interrupt"
     if said.startswith(_COMMANDS):
@@ -122,29 +123,29 @@ def _is_error(row: JSON) -> bool:
     return (
         at(row, "isApiErrorMessage") is True
         or bool(text(row, "error"))
-        or spoken(row).startswith("API Error")
+        or join_text(row).startswith("API Error")
     )
 
 
-def blocks(row: JSON) -> list[JSON]:
-    """The blocks of a message; a bare text is one."""
+def list_blocks(row: JSON) -> list[JSON]:
+    """Return the blocks of a message; a bare text is one block."""
     content = at(row, "message", "content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [{"type": "text", "text": block} if isinstance(block, str) else block for block in rows(content)]
 
 
-def results(row: JSON) -> list[JSON]:
-    """The tool results of a user's row."""
+def list_results(row: JSON) -> list[JSON]:
+    """Return the tool results of a user row."""
     return [block for block in rows(row, "message", "content") if text(block, "type") == "tool_result"]
 
 
-def spoken(row: JSON) -> str:
-    """What a message says outside results, thoughts and calls; an image is named where it stood."""
-    return "\n".join(said for block in blocks(row) if (said := _said(block)))
+def join_text(row: JSON) -> str:
+    """Return the text of a message without results, reasoning and calls; images become placeholders."""
+    return "\n".join(said for block in list_blocks(row) if (said := _render_block(block)))
 
 
-def _said(block: JSON) -> str:
+def _render_block(block: JSON) -> str:
     match text(block, "type"):
         case "text":
             return text(block, "text")
@@ -154,56 +155,57 @@ def _said(block: JSON) -> str:
             return ""
 
 
-def output(result: JSON) -> str:
-    """What the model was shown of a result."""
+def render_output(result: JSON) -> str:
+    """Return the text of a result as the prompt contains it."""
     content = at(result, "content")
     if isinstance(content, str):
         return content
-    return "\n".join(_part(part) for part in rows(content))
+    return "\n".join(_render_part(part) for part in rows(content))
 
 
-def _part(part: JSON) -> str:
-    return part if isinstance(part, str) else _said(part) or f"[{text(part, 'type') or 'part'}]"
+def _render_part(part: JSON) -> str:
+    return part if isinstance(part, str) else _render_block(part) or f"[{text(part, 'type') or 'part'}]"
 
 
-def error_of(result: JSON) -> ToolError | None:
-    """How a call went wrong: only what the row marks as an error, its class by the CLI's own words."""
+def find_error(result: JSON) -> ToolError | None:
+    """Return how a call failed if its result is marked as an error, classified by the CLI's texts."""
     if at(result, "is_error") is not True:
         return None
-    head = output(result)[:400]
+    head = render_output(result)[:400]
     for error, fragments in _ERRORS:
         if any(fragment in head for fragment in fragments):
             return error
     return ToolError.RAISED
 
 
-def refuser_of(row: JSON, result: JSON) -> Refuser | None:
-    """Who refused a call, where the row shows that it never ran.
+def find_refuser(row: JSON, result: JSON) -> Refuser | None:
+    """Return who refused a call, if the row shows that it did not run.
 
-    A rejection by the user alone does not show that: a call that they stop while it runs gets the same words,
-    and the same `user-rejected`. With what they said instead it was an answer to the permission prompt; a
-    prompt that was aborted was never answered.
+    A rejection by the user is not sufficient evidence: a call that they stop while it runs gets the same text
+    and the same `user-rejected`. If the text includes their instructions, it was an answer to the permission
+    prompt. If the permission prompt was aborted, it was never answered.
     """
     if at(result, "is_error") is not True:
         return None
-    denied = _DENIED.get(text(row, "toolDenialKind")) if len(results(row)) == 1 else None
-    said = output(result)
+    denied = _DENIED.get(text(row, "toolDenialKind")) if len(list_results(row)) == 1 else None
+    said = render_output(result)
     answered = said.startswith(_REJECTED[0]) and _INSTEAD in said[:600]
     if denied is None and (answered or said.startswith(_NEVER_APPROVED)):
         return Refuser.USER
     return denied or (Refuser.RULE if _NO_PERMISSION.match(said) else None)
 
 
-def unfailed(result: JSON) -> bool | None:
-    """False, for a call that did not fail, as where the key is missing; None where the key says something
-    that is no answer.
+def read_status(result: JSON) -> bool | None:
+    """Return False for a call that did not fail or whose `is_error` is missing, None if `is_error` is not a
+    boolean.
     """
     return False if isinstance(at(result, "is_error"), bool | None) else None
 
 
 def is_message(row: JSON) -> bool:
-    """Whether a row is a message of a session, by its shape alone: some keep neither ids nor the session's
-    name.
+    """Return whether a row has the shape of a session's message.
+
+    Some files have neither ids nor session names.
     """
     typed = text(row, "type") in ("user", "assistant") and isinstance(at(row, "message"), dict)
     known = at(row, "message", "content") is not None or text(row, "sessionId")
@@ -211,52 +213,51 @@ def is_message(row: JSON) -> bool:
 
 
 def is_bookkeeping(row: JSON) -> bool:
-    """Whether a row is one that no other format has: a session may hold nothing else."""
+    """Return whether a row has a type that only this format has. A session may contain only such rows."""
     return any(text(row, "type") == what and key in table(row) for what, key in _BOOKKEEPING)
 
 
 def is_kept(row: JSON) -> bool:
-    """Whether a row is of a type that sessions are known to keep beside their messages."""
+    """Return whether a row is of a type that sessions are known to have beside their messages."""
     return text(row, "type") in _KEPT
 
 
-def says(row: JSON) -> JSON:
-    """What tells one row from another that has its id: its message, or all but what each row says of the
-    session.
-    """
+def select_content(row: JSON) -> JSON:
+    """Return what distinguishes a row from others with its id: its message, or all keys but the session's."""
     if not isinstance(at(row, "message"), dict):
         return {name: value for name, value in table(row).items() if name not in _ENVELOPE}
     return [at(row, "type"), *(at(row, "message", name) for name in ("id", "role", "content"))]
 
 
 def is_id(uuid: str) -> bool:
-    """Whether a uuid tells one row from another: redacted files put the same words everywhere."""
+    """Return whether a uuid identifies a row. Redacted files have the same placeholder everywhere."""
     return bool(uuid) and uuid[0] not in "[<" and " " not in uuid
 
 
 def command_name(row: JSON) -> str:
-    """The local command that a row names, as `/exit`, "" for none."""
-    said = spoken(row) or text(row, "content")
+    """Return the local command that a row names, such as `/exit`, or ""."""
+    said = join_text(row) or text(row, "content")
     found = _COMMAND_NAME.search(said[:2000])
     return found[1] if found else ""
 
 
-def failure(row: JSON) -> tuple[FailureClass, str, int | None]:
-    """Why a request failed: class, words and HTTP status, of an error in the model's place or a row
-    `api_error`.
+def describe_failure(row: JSON) -> tuple[FailureClass, str, int | None]:
+    """Return why a request failed: class, text and HTTP status.
+
+    The row is a message in the model's role with an error, or a row `api_error`.
     """
     error = at(row, "error")
     inner = at(error, "error", "error") or at(error, "error") or error
     status = number(row, "apiErrorStatus") or number(error, "status") or None
-    said = spoken(row) if text(row, "type") == "assistant" else ""
+    said = join_text(row) if text(row, "type") == "assistant" else ""
     message = said or text(error, "formatted") or text(inner, "message") or text(error, "message")
     words = f"{text(row, 'error')} {text(inner, 'type')} {text(error, 'connection', 'message')} {message}"
     found = classify(status, words.replace("rate_limit", "rate limit").replace("overloaded", "unavailable"))
     return found, message or words.strip(), status
 
 
-def remark(row: JSON) -> str:
-    """The word for a row that is no message."""
+def choose_label(row: JSON) -> str:
+    """Return the label of a row that is not a message."""
     match text(row, "type"), text(row, "subtype"):
         case "system", ("compact_boundary" | "microcompact_boundary") as boundary:
             return boundary.replace("compact_boundary", "compaction")
@@ -272,7 +273,7 @@ def remark(row: JSON) -> str:
             return "permission_mode"
         case "queue-operation", _:
             return "queue"
-        case "attachment", _ if attached(row)[0]:
+        case "attachment", _ if read_attachment(row)[0]:
             return "attached"
         case "attachment", _:
             return "hook" if text(row, "attachment", "type").startswith("hook_") else "attachment"
@@ -280,39 +281,41 @@ def remark(row: JSON) -> str:
             return "unmapped"
 
 
-def preserved(row: JSON) -> tuple[list[str], bool]:
-    """The uuids of rows that a compaction says it keeps, and whether it keeps all between them too."""
+def list_preserved(row: JSON) -> tuple[list[str], bool]:
+    """Return the uuids of the rows that a compaction keeps, and whether it keeps all between them too."""
     listed = rows(row, "compactMetadata", "preservedMessages", "uuids")
     named = [uuid for uuid in listed if isinstance(uuid, str)]
     edges = (text(row, "compactMetadata", "preservedSegment", edge) for edge in ("headUuid", "tailUuid"))
     return (named, False) if named else ([*filter(None, edges)], True)
 
 
-def leftover(row: Row, model: str = "") -> str:
-    """What a message's row holds beside what an item takes of it; `model` is the one that its answer
-    names.
+def encode_unmapped(row: Row, model: str = "") -> str:
+    """Return the keys of a message's row that no item takes, as JSON text.
+
+    `model` is the response's model.
     """
-    found = kind(row.value)
+    found = find_kind(row.value)
     said: list[tuple[str, JSON]] = [("role", text(row.value, "type")), ("type", "message")]
-    if found == "answer":  # of what else is said nobody asks which answer it is
+    if found == "answer":  # other messages have no ids or stop reasons that an item takes
         said += [(name, text(row.value, "message", name)) for name in ("id", "stop_reason")]
         said += [("model", model), ("stop_reason", None)]
-    around = left(row.value.get("message"), "content")
+    around = omit_keys(row.value.get("message"), "content")
     message = {key: value for key, value in around.items() if (key, value) not in said}
-    if parts := [part for block in blocks(row.value) if (part := _block_left(block, found))]:
+    if parts := [part for block in list_blocks(row.value) if (part := _select_unmapped(block, found))]:
         message["content"] = list(parts)
     elif not isinstance(content := at(row.value, "message", "content"), str | list | None):
         message["content"] = content
     told = ("type", "message") if row.at is None else ("type", "message", "timestamp")
-    whole = left(row.value, *told)
+    whole = omit_keys(row.value, *told)
     if message:
         whole["message"] = message
     return json_text(whole) if whole else ""
 
 
-def _block_left(block: JSON, of: Kind) -> JSON:
-    """What of a block no item takes: of an answer none takes results, and of anything else none takes
-    thoughts and calls.
+def _select_unmapped(block: JSON, of: Kind) -> JSON:
+    """Return the keys of a block that no item takes.
+
+    Only responses take reasoning and calls, and only results take results.
     """
     if not isinstance(block, dict):
         return block
@@ -323,20 +326,20 @@ def _block_left(block: JSON, of: Kind) -> JSON:
         "tool_result": ("type", "tool_use_id", "is_error") if of == "result" else (),
     }.get(text(block, "type"), ())
     kept = {key: value for key, value in block.items() if key not in known or not _is_taken(key, value)}
-    if known and text(block, "type") == "tool_result" and _plain(kept.get("content")):
+    if known and text(block, "type") == "tool_result" and _is_plain(kept.get("content")):
         kept.pop("content", None)
     return kept
 
 
 def _is_taken(key: str, value: JSON) -> bool:
-    """Whether what stands under a known key is of the type that is read there."""
+    """Return whether the value of a known key has the type that is read there."""
     if key == "is_error":
         return isinstance(value, bool | None)
     return key == "input" or isinstance(value, str)
 
 
-def _plain(content: JSON) -> bool:
-    """Whether the text of a result says all that stands there."""
+def _is_plain(content: JSON) -> bool:
+    """Return whether the text of a result contains everything in its content."""
     if not isinstance(content, list):
         return isinstance(content, str | None)
     return all(
@@ -353,18 +356,18 @@ _ENDS = {
 
 
 def is_result(row: JSON) -> bool:
-    """Whether a row is the one that ends a stream."""
+    """Return whether a row is the one that ends a stream."""
     return text(row, "type") == "result" and bool(text(row, "session_id")) and bool(text(row, "subtype"))
 
 
 def is_head(row: JSON) -> bool:
-    """Whether a row is the one that heads a stream."""
+    """Return whether a row is the first row of a stream."""
     heads = text(row, "type") == "system" and text(row, "subtype") == "init"
     return heads and bool(text(row, "session_id"))
 
 
-def end_by(result: JSON) -> tuple[str, str]:
-    """How a run ended by its result, and what says so."""
+def find_end(result: JSON) -> tuple[str, str]:
+    """Return how a run ended by its `result` row, and the source for it."""
     subtype, stop = text(result, "subtype"), text(result, "stop_reason")
     says = f"result: {subtype}" + (f", stop_reason={stop}" if stop else "")
     if subtype == "success" and at(result, "is_error") is not True:
@@ -372,8 +375,8 @@ def end_by(result: JSON) -> tuple[str, str]:
     return ("error" if subtype == "success" else _ENDS.get(subtype, "unknown")), says
 
 
-def totals_by(result: JSON, names: UsageNames) -> tuple[Tokens | None, str]:
-    """The tokens of a run by its result, and JSON text of its totals, for the end."""
+def read_totals(result: JSON, names: UsageNames) -> tuple[Tokens | None, str]:
+    """Return the tokens of a run by its `result` row, and its totals as JSON text for the end."""
     used = names.of(at(result, "usage"))
     cost = nano_usd(at(result, "total_cost_usd"))
     told = {
@@ -386,8 +389,8 @@ def totals_by(result: JSON, names: UsageNames) -> tuple[Tokens | None, str]:
     return tokens, json_text({"model_stats": stats}) if stats else ""
 
 
-def denied_by(result: JSON) -> frozenset[str]:
-    """The ids of the calls that were not permitted."""
+def list_denied(result: JSON) -> frozenset[str]:
+    """Return the ids of the calls that were not permitted."""
     return frozenset(
         filter(None, (text(denial, "tool_use_id") for denial in rows(result, "permission_denials")))
     )

@@ -1,16 +1,16 @@
-"""The rows of a Claude Code session as a tree: branches that somebody left, and sub-agents.
+"""The rows of a Claude Code session as a tree: branches that the user left, and subagents.
 
-Rows are named by their places in the file, from 0.
+Rows are identified by their places in the file, from 0.
 
-The last row and all above it are the session. Of what is left then, the last row and all above it are a line,
-up to the row where it forks; and so on. A line with an answer was left, for the agent did something there
-that no later answer was shown; so was one that begins with a prompt, where another was asked in its place.
-Results of parallel calls fork the tree too, each hangs on its own piece of one answer: such a line is of the
-conversation from which it forks, as is what hangs on nothing known.
+The session is the last row with all rows above it. Of the remaining rows, the last one with all rows above it
+is a line, up to the row where it forks, and so on. A line with a response is a branch that the user left,
+because no later request contains what the agent did there. So is a line that begins with a prompt if another
+prompt replaced that one. Results of parallel calls fork the tree too, because each follows its own piece of a
+response. Such a line belongs to the conversation from which it forks, as do rows whose parent is not known.
 
-Older versions wrote their rows beside the others (`isSidechain`), linked to each other and not to the call,
-which has the words with which they begin as its `prompt`. Newer ones wrap each row into a `progress` row,
-which names the agent and the call. A file of an agent's own has nothing else in it, and is read as a session.
+Older versions wrote the rows of subagents among the others (`isSidechain`), linked to each other but not to
+the call, whose `prompt` is their first text. Newer versions wrap each row into a `progress` row, which names
+the agent and the call. A file that has only rows of one subagent is read as a session.
 """
 
 from array import array
@@ -19,17 +19,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from refold.importers.fields import JSON, at, instant, left, table, text
-from refold.importers.formats.claude_code.rows import Kind, blocks, spoken
+from refold.importers.fields import JSON, at, instant, omit_keys, table, text
+from refold.importers.formats.claude_code.rows import Kind, join_text, list_blocks
 from refold.importers.session_rows import MOST_HELD, Noise, Row
 
 
 class TreeBranch(msgspec.Struct, frozen=True):
-    """A conversation that was left: its `number`, `above` that of the one from which it forks, 0 for the
-    session's.
+    """A conversation that the user left, with its `number` and the number of its parent conversation,
+    `above`.
 
-    `fork` is the place of the row behind which it does, `first` that of its first row, `uuid` what names this
-    one, `size` the bytes of all.
+    The session has the number 0. `fork` is the place of the row after which the branch forks, `first` that of
+    its first row. `uuid` names the branch, and `size` is the number of bytes of all its rows.
     """
 
     number: int
@@ -39,16 +39,17 @@ class TreeBranch(msgspec.Struct, frozen=True):
     uuid: str
     size: int
 
-    def key(self, session: str) -> str:
-        """The key of its run: the same when the session goes on."""
+    def make_key(self, session: str) -> str:
+        """Return the key of its run, which stays the same if the session is continued."""
         return f"{session}/rewound-{self.uuid}"
 
 
 class Branches(msgspec.Struct, frozen=True):
-    """Those of a file, by their first rows. `of`: the number of each row's, where it is of one.
+    """The branches of a file by the places of their first rows.
 
-    `unanswered`: rows behind a prompt that was asked anew before it was answered; they are no branch of their
-    own.
+    `of` maps places of rows to numbers of branches.
+
+    `unanswered`: rows after a prompt that the user replaced before it was answered. They are not a branch.
     """
 
     heads: dict[int, TreeBranch] = {}
@@ -56,30 +57,33 @@ class Branches(msgspec.Struct, frozen=True):
     unanswered: set[int] = set()
 
     def join(self, place: int, before: int) -> None:
-        """A row is of the conversation of the one before it."""
+        """Assign a row to the conversation of the row before it."""
         if number := self.of.get(before):
             self.of[place] = number
         if before in self.unanswered:
             self.unanswered.add(place)
 
     def read(self, rows: Iterable[Row | Noise]) -> Iterator[tuple[TreeBranch, Iterable[tuple[int, Row]]]]:
-        """Each with its rows, and with the first rows of those that fork from it.
+        """Yield each branch with its rows and with the first rows of the branches that fork from it.
 
-        A large one is read while it is told.
+        The rows of a large branch are read while they are consumed.
         """
-        for batch in _batches(sorted(self.heads.values(), key=lambda branch: branch.first)):
+        for batch in _group_branches(sorted(self.heads.values(), key=lambda branch: branch.first)):
             if len(batch) == 1:
                 (branch,) = batch
-                yield branch, (place_row for number, place_row in self._told(rows) if number == branch.number)
+                yield (
+                    branch,
+                    (place_row for number, place_row in self._list_rows(rows) if number == branch.number),
+                )
                 continue
             held: dict[int, list[tuple[int, Row]]] = {branch.number: [] for branch in batch}
-            for number, place_row in self._told(rows):
+            for number, place_row in self._list_rows(rows):
                 if number in held:
                     held[number].append(place_row)
             yield from ((branch, held.pop(branch.number)) for branch in batch)
 
-    def _told(self, rows: Iterable[Row | Noise]) -> Iterator[tuple[int, tuple[int, Row]]]:
-        """Each row with the number of every branch in whose run it is told of."""
+    def _list_rows(self, rows: Iterable[Row | Noise]) -> Iterator[tuple[int, tuple[int, Row]]]:
+        """Yield each row with the number of each branch whose run contains it."""
         for place, row in enumerate(rows):
             if isinstance(row, Row) and (number := self.of.get(place)):
                 yield number, (place, row)
@@ -87,8 +91,8 @@ class Branches(msgspec.Struct, frozen=True):
                     yield above, (place, row)
 
 
-def _batches(branches: Sequence[TreeBranch]) -> Iterator[list[TreeBranch]]:
-    """As many at once as may be held, so that a file of many is not read once for each."""
+def _group_branches(branches: Sequence[TreeBranch]) -> Iterator[list[TreeBranch]]:
+    """Group branches that fit into memory together, so that a file with many is not read once for each."""
     batch: list[TreeBranch] = []
     size = 0
     for branch in branches:
@@ -105,11 +109,10 @@ _NONE = -1
 
 
 class _Line(msgspec.Struct):
-    """Rows that hang on each other: the places of the first and of what that hangs on, and the number of the
-    line of that, as far as all above it is known.
+    """Rows that follow each other up to a fork: `head` is the first row's place, `fork` that of its parent.
 
-    `answered`: it has an answer of its own; `holds`: it or what forks from it has. `anew`: its prompt was
-    asked in other words.
+    `above` is the number of the line of that parent, once all rows above it are known. `answered`: the line
+    has a response. `holds`: the line or a fork of it has one. `anew`: its prompt was replaced by another one.
     """
 
     head: int
@@ -121,30 +124,30 @@ class _Line(msgspec.Struct):
 
 
 class RowTree:
-    """A tree of rows, filled in the order of their places.
+    """A tree of rows, added in the order of their places.
 
-    `pieces` of an answer are its other rows, with the place of the first.
+    `pieces` maps the other rows of a response to the place of its first row.
     """
 
     def __init__(self, kinds: Sequence[Kind], pieces: Mapping[int, int]) -> None:
         self._kinds, self._pieces = kinds, pieces
         self._places: dict[str, int] = {}
         self._hidden: dict[int, str] = {}
-        """The ids of rows by their places, where a later row has the same."""
+        """Ids of rows, by place, that a later row has too."""
         self._late: dict[int, str] = {}
         self._parents, self._sizes = array("q"), array("q")
         self._ends: dict[bool, list[int]] = {True: [], False: []}
 
     def __contains__(self, uuid: str) -> bool:
-        """Whether a row has this id."""
+        """Return whether a row has this id."""
         return uuid in self._places
 
-    def place(self, uuid: str) -> int | None:
-        """The place of the row that has this id."""
+    def find_place(self, uuid: str) -> int | None:
+        """Return the place of the row with this id."""
         return self._places.get(uuid)
 
     def add(self, place: int, uuid: str, parent: str | int, size: int) -> None:
-        """A row that has an id, and what it hangs on. An id means the last row that has it."""
+        """Add a row with its id and its parent. If several rows have an id, it refers to the last one."""
         if uuid in self._places:
             self._hidden[self._places[uuid]] = uuid
         self._places[uuid] = place
@@ -156,37 +159,37 @@ class RowTree:
         if isinstance(parent, str) and parent and found == _NONE:
             self._late[place] = parent
 
-    def behind(self, uuid: str, parent: str | int) -> str | int:
-        """What a row hangs on that has the id of an earlier one: on that one, if both name the same
+    def choose_parent(self, uuid: str, parent: str | int) -> str | int:
+        """Return the parent of a row that has the id of an earlier one: that row, if both name the same
         parent.
         """
         first = self._places.get(uuid, _NONE)
         named = parent if isinstance(parent, int) else self._places.get(parent, _NONE)
         return first if first != _NONE and named in (_NONE, self._parents[first]) else parent
 
-    def end(self, place: int, *, side: bool) -> None:
-        """A conversation may end with this row; `side`: a sub-agent's."""
+    def add_end(self, place: int, *, side: bool) -> None:
+        """Record that a conversation may end with this row. `side`: it is a subagent's."""
         self._ends[side].append(place)
 
-    def last(self, *, side: bool) -> int | None:
-        """The last of those rows."""
+    def find_last(self, *, side: bool) -> int | None:
+        """Return the last row with which a conversation may end."""
         return self._ends[side][-1] if self._ends[side] else None
 
-    def branches(self, *, side: bool) -> Branches:
-        """What was left of the conversation that ends with the last row, once all rows are there."""
+    def find_branches(self, *, side: bool) -> Branches:
+        """Return the branches of the conversation that ends with the last row, after all rows were added."""
         for place, parent in self._late.items():
             self._parents[place] = self._places.get(parent, _NONE)
-        lines, of = self._lines(self._ends[side])
+        lines, of = self._find_lines(self._ends[side])
         if len(lines) < 2:
             return Branches()
         for line in reversed(lines):
             line.holds = line.holds or line.answered
             if line.above != _NONE:
                 lines[line.above].holds |= line.holds
-        return self._told(lines, of)
+        return self._select_branches(lines, of)
 
-    def _lines(self, ends: Sequence[int]) -> tuple[list[_Line], "array[int]"]:
-        """The lines from the last on, and the number of each row's."""
+    def _find_lines(self, ends: Sequence[int]) -> tuple[list[_Line], "array[int]"]:
+        """Return the lines, from the last row on, and the number of each row's line."""
         of, lines = array("q", [_NONE]) * len(self._parents), list[_Line]()
         answers: dict[int, int] = {}
         asked: set[tuple[int, int]] = set()
@@ -203,15 +206,16 @@ class RowTree:
                 if self._kinds[line.head] == "answer":
                     piece = self._pieces.get(line.head, line.head)
                     line.answered |= answers.setdefault(piece, number) == number
-            above = of[line.fork] if line.fork != _NONE else number  # its own number: a circle
+            above = of[line.fork] if line.fork != _NONE else number  # its own number: a cycle
             if above != number and (above == 0 or lines[above].above != _NONE):
                 line.above = above
                 line.anew = self._kinds[line.head] == "prompt" and (line.above, line.fork) in asked
         return lines, of
 
-    def _told(self, lines: Sequence[_Line], of: "array[int]") -> Branches:
-        """Lines that stay are of the conversation from which they fork; rows with which none ends are of
-        their parents'.
+    def _select_branches(self, lines: Sequence[_Line], of: "array[int]") -> Branches:
+        """Select the branches. Other lines belong to the conversation from which they fork.
+
+        Rows outside all lines belong to the conversation of their parents.
         """
         number_of, dropped = [0] * len(lines), [False] * len(lines)
         sizes, heads = Counter[int](), dict[int, tuple[int, int, int]]()
@@ -246,10 +250,10 @@ class RowTree:
 
 
 class SubAgent(msgspec.Struct):
-    """One of them: its name in the session, the provider's id of the call that began it, "" if nothing says
-    so, and its rows.
+    """A subagent: its name in the session, the call that started it ("" if not recorded), and its rows.
 
-    `reported`: its rows came wrapped into rows of the session that count as none.
+    `call` is the provider's id. `reported`: its rows were wrapped into rows of the session that are not
+    counted.
     """
 
     name: str
@@ -259,7 +263,7 @@ class SubAgent(msgspec.Struct):
 
 
 class SubAgents:
-    """Those of a session, collected while its file is read."""
+    """The subagents of a session, collected while its file is read."""
 
     def __init__(self) -> None:
         self.found: list[SubAgent] = []
@@ -268,43 +272,44 @@ class SubAgents:
         self._calls: dict[str, list[str]] = {}
         self._seen: set[str] = set()
 
-    def call(self, row: JSON) -> None:
-        """Note the calls of an answer that may begin one."""
-        for block in blocks(row):
+    def record_calls(self, row: JSON) -> None:
+        """Record the calls of a response that may start a subagent."""
+        for block in list_blocks(row):
             if (task := text(block, "input", "prompt")) and text(block, "type") == "tool_use":
                 call, asked = text(block, "id"), self._calls.setdefault(task.strip(), [])
                 asked += [call] if call not in self._seen else []  # a row may be written twice
                 self._seen.add(call)
 
-    def beside(self, row: Row, found: Kind) -> None:
-        """Take a row in that stands beside those of the session."""
+    def add_row(self, row: Row, found: Kind) -> None:
+        """Add a subagent's row that is written among those of the session."""
         agent, call = self._by_row.get(text(row.value, "parentUuid")), text(row.value, "parent_tool_use_id")
         agent = self._by_name.get(call) if call else agent
         if agent is None and call:
             agent = self._by_name[call] = SubAgent(f"agent-{len(self.found) + 1}", call, reported=False)
             self.found.append(agent)
         elif agent is None:
-            begun_by = self._calls.get(spoken(row.value).strip(), []) if found != "other" else []
+            begun_by = self._calls.get(join_text(row.value).strip(), []) if found != "other" else []
             agent = SubAgent(
                 f"agent-{len(self.found) + 1}", begun_by.pop(0) if begun_by else "", reported=False
             )
             self.found.append(agent)
         agent.rows.append(row)
-        if uuid := text(row.value, "uuid"):  # else the next that has no parent would be taken for its child
+        if uuid := text(row.value, "uuid"):  # without an id, the next row without a parent would be its child
             self._by_row[uuid] = agent
 
-    def wrapped(self, row: Row) -> None:
-        """Take the row in that a `progress` row reports."""
+    def add_wrapped(self, row: Row) -> None:
+        """Add the row that a `progress` row contains."""
         name = text(row.value, "data", "agentId")
         agent = self._by_name.get(name)
         if agent is None:
             agent = SubAgent(name, text(row.value, "parentToolUseID"), reported=True)
             self._by_name[name] = agent
             self.found.append(agent)
-        told, data = table(row.value, "data", "message"), left(row.value.get("data"), "message")
+        told, data = table(row.value, "data", "message"), omit_keys(row.value.get("data"), "message")
         if not data.get("prompt") or text(data, "prompt").strip() in self._calls:
-            data.pop("prompt", None)  # the words of the call, on every row
-        progress: dict[str, JSON] = {**left(row.value, "data", "type", "timestamp"), "data": data}
+            data.pop("prompt", None)  # each row repeats the prompt of the call
+
+        progress: dict[str, JSON] = {**omit_keys(row.value, "data", "type", "timestamp"), "data": data}
         ours: dict[str, JSON] = {
             "isSidechain": True,
             "sessionId": text(row.value, "sessionId"),
@@ -319,8 +324,8 @@ class SubAgents:
         agent.rows.append(msgspec.structs.replace(row, value=value, at=when))
 
 
-def reports(row: JSON) -> bool:
-    """Whether a row reports one of a sub-agent's."""
+def is_report(row: JSON) -> bool:
+    """Return whether a row contains a row of a subagent."""
     message = at(row, "data", "message")
     return (
         text(row, "data", "type") == "agent_progress"

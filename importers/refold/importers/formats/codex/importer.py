@@ -38,7 +38,7 @@ from refold.importers.formats.codex.items import (
 from refold.importers.items import UNCOUNTED, Answered, Counted, Item, Place, RunBegan, RunEnded
 from refold.importers.registry import FormatMatch
 from refold.importers.session import Draft, Session, SessionFormat
-from refold.importers.session_rows import ALL, BEGINNING, Cut, Noise, Row, only, unread_parts
+from refold.importers.session_rows import ALL, BEGINNING, Cut, Noise, Row, list_ranges, unread_parts
 from refold.importers.source import Source, fits
 from refold.reducers.messages import Message, Usage
 from refold.reducers.source_marks import ASKED_FOR_SUMMARY, CALL_UNREAD, NO_SUMMARY, SYSTEM_LABEL
@@ -107,7 +107,7 @@ class _Codex(Session):
         self.names: dict[str, str] = {}
         self.latest: CodexResponse | None = None
 
-    def begins(self, row: Row) -> bool:
+    def is_header(self, row: Row) -> bool:
         return text(row.value, "type") == "session_meta"
 
     def look(self, row: Row) -> None:
@@ -279,7 +279,9 @@ class _Codex(Session):
             self.queue.append(row.place.remark(NO_SUMMARY))
         elif self.latest is not None and self.latest.texts and "\n".join(self.latest.texts) in summary:
             self.queue.append(row.place.remark(ASKED_FOR_SUMMARY))
-        self.queue.append(Cut(*row.place.common(), why="compaction", head=only([BEGINNING]), joins=joins))
+        self.queue.append(
+            Cut(*row.place.common(), why="compaction", head=list_ranges([BEGINNING]), joins=joins)
+        )
 
     def _queue_rollback(self, row: Row, turns: int) -> None:
         """Queue a rollback of the last user turns and everything after them."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
-from refold.importers.content import read_call, unwrapped
+from refold.importers.content import decode_nested_json, read_call
 from refold.importers.fields import (
     JSON,
     at,
@@ -187,7 +187,7 @@ def find_failure(found: JSON, name: str = "") -> ToolError | Refuser | bool | No
     words = output(found)
     if "__" not in name and (fixed := next((what for pattern, what in _FIXED if pattern.match(words)), None)):
         return fixed
-    given = unwrapped(at(found, "output"))
+    given = decode_nested_json(at(found, "output"))
     success, code = at(given, "success"), at(given, "metadata", "exit_code")
     if success is False:
         return True

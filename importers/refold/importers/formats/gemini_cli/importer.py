@@ -1,4 +1,4 @@
-"""Gemini CLI chats: messages with thoughts, tokens and calls, each result inside its call."""
+"""Gemini CLI chats: messages with thoughts, token counts and calls; each result is inside its call."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,15 +26,15 @@ from refold.importers.formats.gemini_cli.parts import (
     INJECTED,
     GeminiRecord,
     GeminiResponse,
-    failed_of,
-    holds_responses,
-    is_answered,
+    find_failure,
+    has_result,
+    has_sent_results,
     is_log,
     records,
-    take_answer,
-    take_responses,
+    take_content_text,
+    take_response,
     take_result,
-    take_said,
+    take_sent_results,
 )
 from refold.importers.items import (
     UNKNOWN_PART,
@@ -59,16 +59,16 @@ from refold.reducers.vocabulary import Role, ToolError
 
 _TOKENS = UsageNames(input=("input",), output=("output",), cache_read=("cached",), reasoning=("thoughts",))
 Shown = tuple[str, str]
-"""Whose a message is that the model is shown, and its text."""
+"""Who sent a message that the prompt contains (`user` or `gemini`), and its text."""
 
 
 class GeminiCli:
-    """The importer of Gemini CLI's chat files, documents and logs."""
+    """The importer of Gemini CLI's chat files: JSON documents and JSONL logs."""
 
     name = "gemini_cli"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By its header, or by messages of type `gemini`."""
+        """Recognise a chat by its header, or by messages of type `gemini`."""
         head = source.head()
         if not head.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{"):
             return None
@@ -85,57 +85,58 @@ class GeminiCli:
         )
 
     def items(self, source: Source) -> Iterator[Item]:
-        """The one run of the file."""
-        return gather(_items(source))
+        """Yield the items of the file's single run."""
+        return gather(_read_items(source))
 
 
-def _items(source: Source) -> Iterator[Item | Noise]:
-    # A document is in memory whole in any case, and a message of a log counts as it was written last.
+def _read_items(source: Source) -> Iterator[Item | Noise]:
+    # The list costs little: a document is in memory anyway, and a log needs the last version of each message.
     found = list(records(source))
     header = next((it for it in found if isinstance(it, GeminiRecord) and it.what == "header"), None)
     begin = "line 1" if is_log(source) else "$"
-    yield _began(header, begin, next((model for it in found if (model := _model(it))), ""))
+    yield _begin_run(header, begin, next((model for it in found if (model := _find_model(it))), ""))
     yield from _Chat(begin).items([record for record in found if record is not header])
 
 
 class _Chat:
-    """One reading of a chat. `answered`: the results that were told, by their calls; `shown`: the keys of
-    what the model is shown.
+    """A reader of one chat.
 
-    `resumed`: the chat was opened again, and nobody said anything since.
+    `answered` maps calls to their results. `shown` has the keys of the messages in the current prompt.
+    `known_rests` has the JSON texts of unmapped message parts that were already recorded. `resumed`: the chat
+    was reopened, and no user or model message followed yet.
     """
 
     def __init__(self, begin: str) -> None:
         self.times, self.last = Times(), begin
-        # A call is written only once it has ended: an answer without one may have been cut off in its tool,
-        # or amid its words.
-        self.ending = Ending(silent="unknown", rule=_end_of_chat)
+        # A call is written only when it has ended. So a response without calls may have been cut off while
+        # its tool ran, or while it was streamed.
+        self.ending = Ending(silent="unknown", rule=_find_end)
         self.spoken = self.resumed = False
         self.answered: dict[str, str] = {}
-        self.told, self.shown = set[str](), list[Shown]()
+        self.known_rests, self.shown = set[str](), list[Shown]()
 
     def items(self, found: Sequence[GeminiRecord | Noise | Unread]) -> Iterator[Item | Noise]:
-        """All but the beginning."""
+        """Yield everything after the start of the run."""
         for place, record in enumerate(found):
             if isinstance(record, GeminiRecord):
                 self.last = record.position
                 behind = map(found.__getitem__, range(place + 1, len(found)))
                 following = (each for each in behind if isinstance(each, GeminiRecord))
-                yield from self._record(record, following)
+                yield from self._read_record(record, following)
             else:
                 self.resumed = self.resumed or (isinstance(record, Noise) and record.what == "resumed")
                 yield record
         yield Place(self.last).end(self.ending.end(), self.times.edges())
 
-    def _record(self, record: GeminiRecord, following: Iterator[GeminiRecord]) -> Iterator[Item]:
+    def _read_record(self, record: GeminiRecord, following: Iterator[GeminiRecord]) -> Iterator[Item]:
         if record.what == "replaced" and self.spoken:
-            yield self._replaced(record, next(following, None))
+            yield self._replace_prompt(record, next(following, None))
             return
         for message in record.messages():
             self.times.see(at(message, "timestamp"), instant(at(message, "timestamp")))
             if text(message, "type") in ("user", "gemini"):
                 self.spoken, self.resumed = True, False
-            for item in self._message(record, message):
+            for item in self._read_message(record, message):
                 if isinstance(item, Said | Answered | Returned):
                     self.ending.see(item)
                 yield item
@@ -143,47 +144,47 @@ class _Chat:
         if record.what == "replaced" and (left := rest(record.value)):
             yield Place(self.last).remark("unmapped", rest=left)
 
-    def _message(self, record: GeminiRecord, message: JSON) -> Iterator[Item]:
+    def _read_message(self, record: GeminiRecord, message: JSON) -> Iterator[Item]:
         place = Place(record.position, instant(at(message, "timestamp")))
         if record.left:
             whole, aside = json_text(message), _Chat(record.position)
-            stood = msgspec.structs.replace(record, left=False)
-            counts = count_items(aside._message(stood, message))
+            restored = msgspec.structs.replace(record, left=False)
+            counts = count_items(aside._read_message(restored, message))
             yield place.with_counts(counts).remark("rewound", rest=whole)
             yield from diagnose_apart(place, "rewound", counts)
             return
         if text(message, "type") in ("user", "info", "warning", "error"):
             yield from place.unknown_calls({"toolCalls": at(message, "toolCalls")})
         match text(message, "type"):
-            case "user" if holds_responses(message):
-                yield from self._responses(message, place)
+            case "user" if has_sent_results(message):
+                yield from self._read_sent_results(message, place)
             case "user":
-                said = take_said(message)
+                said = take_content_text(message)
                 self.shown.append(("user", said))
                 by = "harness" if said.startswith(INJECTED) else "user"
-                yield place.message(said, by, rest=_left_of(message))
+                yield place.message(said, by, rest=_take_rest(message))
             case "gemini":
-                yield from self._answered(message, place)
+                yield from self._read_response(message, place)
             case _:
-                yield from _beside(message, place)
+                yield from _read_other(message, place)
 
-    def _answered(self, message: JSON, place: Place) -> Iterator[Item]:
+    def _read_response(self, message: JSON, place: Place) -> Iterator[Item]:
         calls = rows(message, "toolCalls")
-        answer, used, model = take_answer(message), _take_usage(message), take_text(message, "model")
+        answer, used, model = take_response(message), _take_usage(message), take_text(message, "model")
         take(message, "toolCalls")
         self.shown.append(("gemini", answer.text))
-        yield place.reply(answer, used, model=model, rest=_left_of(message))
+        yield place.reply(answer, used, model=model, rest=_take_rest(message))
         yield from place.hosted_calls(at(message, "content"))
         for index, call in enumerate(calls):
             inside = f".toolCalls[{index}]" if place.position.startswith("$") else ""
-            yield from self._returned(call, Place(place.position + inside, place.at))
+            yield from self._read_call_result(call, Place(place.position + inside, place.at))
 
-    def _returned(self, call: JSON, place: Place) -> Iterator[Item]:
-        status, done = text(call, "status"), is_answered(call)
+    def _read_call_result(self, call: JSON, place: Place) -> Iterator[Item]:
+        status, done = text(call, "status"), has_result(call)
         lost = [*place.subagent_calls(at(call, "resultDisplay"))]
         result = take_result(call)
-        failed = failed_of(status, result) if done else None
-        # It has no message of its own.
+        failed = find_failure(status, result) if done else None
+        # A result in `toolCalls` is not a separate message.
         errors = failed not in (None, False, ToolError.CANCELLED) if done else status == "error"
         counts = Counted(results=int(done), errors=int(errors))
         if done:
@@ -198,46 +199,48 @@ class _Chat:
             yield place.with_counts(counts).remark("unanswered", rest=left)
         yield from lost
 
-    def _is_told(self, result: GeminiResponse) -> bool:
+    def _is_known(self, result: GeminiResponse) -> bool:
         return self.answered.get(result.call) == result.text
 
-    def _responses(self, message: JSON, place: Place) -> Iterator[Item]:
-        """Results as they were sent: those that their calls have already are no news, and none is what a
-        person said.
+    def _read_sent_results(self, message: JSON, place: Place) -> Iterator[Item]:
+        """Yield the results that a user message sends to the model, unless their calls already contain them.
+
+        The text beside them is from the harness, not from the user.
         """
-        results = take_responses(message)
-        said = take_said(message)
+        results = take_sent_results(message)
+        said = take_content_text(message)
         for each in results:
-            if not self._is_told(each):
+            if not self._is_known(each):
                 self.answered[each.call] = each.text
                 counts = Counted(results=1, errors=int(each.failed is True))
                 yield place.with_counts(counts).result(
                     each.call, each.text, name=each.name, failed=each.failed
                 )
         if said:
-            yield place.with_counts(Counted(tool=1)).message(said, "harness", rest=_left_of(message))
+            yield place.with_counts(Counted(tool=1)).message(said, "harness", rest=_take_rest(message))
         else:
-            yield place.with_counts(Counted(tool=1)).remark("sent", rest=_left_of(message))
+            yield place.with_counts(Counted(tool=1)).remark("sent", rest=_take_rest(message))
 
-    def _replaced(self, record: GeminiRecord, following: GeminiRecord | None) -> Item:
-        """What the model is shown from here on: the chat was compressed, a turn taken out of it, or it was
-        opened again.
+    def _replace_prompt(self, record: GeminiRecord, following: GeminiRecord | None) -> Item:
+        """Return the new prompt: the chat was compressed, a turn was removed, or the chat was reopened.
 
-        What is left of the messages in it is kept once: they are there each time. The chat may be compressed
-        between the results of a batch and the request that sends them: then they are in the record that
-        follows.
+        Each replacement repeats all messages, so their unmapped parts are recorded only once. The CLI may
+        compress the chat between the results of a batch and the request that sends them. Then the results are
+        in the next record.
         """
         shown: list[Message] = []
         for message in record.messages():
-            shown += _take_shown(message)
-            if (left := rest(message)) in self.told:
+            shown += _take_prompt_messages(message)
+            if (left := rest(message)) in self.known_rests:
                 table(message).clear()
-            self.told.add(left)
+            self.known_rests.add(left)
         keys = [(_WHOSE[each.role], each.text) for each in shown if each.role in _WHOSE]
         if shown and following is not None:
             waiting = {call.id for call in shown[-1].calls}
             shown += (
-                _shown(each) for each in _sent(following) if each.call in waiting and self._is_told(each)
+                _make_tool_message(each)
+                for each in _list_sent_results(following)
+                if each.call in waiting and self._is_known(each)
             )
         dropped = Counter(self.shown) - Counter(keys)
         why = "resume" if self.resumed else "compaction" if dropped else "history"
@@ -248,44 +251,47 @@ class _Chat:
 _WHOSE = {Role.USER: "user", Role.ASSISTANT: "gemini"}
 
 
-def _take_shown(message: JSON) -> Iterator[Message]:
-    """What the model is shown of a message of the chat."""
+def _take_prompt_messages(message: JSON) -> Iterator[Message]:
+    """Yield the prompt messages that a message of the chat becomes."""
     if text(message, "type") == "user":
-        results, said = take_responses(message), take_said(message)
-        yield from map(_shown, results)
+        results, said = take_sent_results(message), take_content_text(message)
+        yield from map(_make_tool_message, results)
         if said or not results:
             yield Message(role=Role.USER, text=said)
     elif text(message, "type") == "gemini":
-        yield take_answer(message)
-        yield from (take_result(call) for call in take_each(message, "toolCalls") if is_answered(call))
+        yield take_response(message)
+        yield from (take_result(call) for call in take_each(message, "toolCalls") if has_result(call))
 
 
-def _end_of_chat(item: Item | Noise) -> End | None:
-    """What the end of a chat shows beside: it was never begun, or its last answer was cut off."""
+def _find_end(item: Item | Noise) -> End | None:
+    """Return the end that the last item shows if the general rules do not apply.
+
+    Either the chat has no prompt, or its last response was cut off.
+    """
     if isinstance(item, Answered) and '"tokens":null' in item.rest:
         return "unknown", "last response has no token counts: cut off"
     if isinstance(item, Said) and item.counts is not None and item.counts.tool:
-        return RESULT  # words that were sent with results
+        return RESULT  # text that was sent with results
     if isinstance(item, Said) and item.text.startswith(INJECTED[0]):
         return "unknown", "only the CLI's own messages before a chat; no prompt"
     return None
 
 
-def _shown(result: GeminiResponse) -> Message:
+def _make_tool_message(result: GeminiResponse) -> Message:
     return Message(role=Role.TOOL, text=result.text, call=result.call, name=result.name)
 
 
-def _sent(record: GeminiRecord) -> list[GeminiResponse]:
-    """The results that a message sends, which stay in it."""
-    sends = record.what == "message" and not record.left and holds_responses(record.value)
-    return take_responses(deepcopy(record.value)) if sends else []
+def _list_sent_results(record: GeminiRecord) -> list[GeminiResponse]:
+    """Return the results that a message sends to the model, without taking them out of it."""
+    sends = record.what == "message" and not record.left and has_sent_results(record.value)
+    return take_sent_results(deepcopy(record.value)) if sends else []
 
 
-def _model(found: object) -> str:
+def _find_model(found: object) -> str:
     return text(found.value, "model") if isinstance(found, GeminiRecord) else ""
 
 
-def _began(header: GeminiRecord | None, position: str, model: str) -> RunBegan:
+def _begin_run(header: GeminiRecord | None, position: str, model: str) -> RunBegan:
     value = header.value if header else None
     key, began = take_text(value, "sessionId") or "session", take_time(value, "startTime")
     return RunBegan(
@@ -295,40 +301,40 @@ def _began(header: GeminiRecord | None, position: str, model: str) -> RunBegan:
         key=key,
         model=model,
         agent="gemini-cli",
-        # Its file does not say whose subagent it is: the result of the call that began it does.
+        # The file does not name the parent run. The result of the call that started the subagent does.
         labels={PARENT_LABEL: ""} if text(value, "kind") == "subagent" else {},
         unsaid=("cache_write_tokens",),
     )
 
 
-def _beside(message: JSON, place: Place) -> Iterator[Item]:
+def _read_other(message: JSON, place: Place) -> Iterator[Item]:
     shown = text(message, "content")
     match text(message, "type"):
         case "error":
-            yield place.failure(take_said(message), rest=_left_of(message))
+            yield place.failure(take_content_text(message), rest=_take_rest(message))
         case "info" if shown.startswith("Request cancelled"):
-            yield place.cancellation(take_said(message), rest=_left_of(message))
+            yield place.cancellation(take_content_text(message), rest=_take_rest(message))
         case "info" if "compressed from" in shown:
             yield place.remark("compaction", message)
         case "info" | "warning" as kind:
             yield place.remark(kind, message)
         case kind:
-            problem = f"a message of type {kind[:40]!r}, which is not known here"
+            problem = f"unknown message type {kind[:40]!r}"
             yield place.problem(UNKNOWN_PART, problem)
             yield place.remark("unmapped", message)
 
 
-def _left_of(message: JSON) -> str:
-    """JSON text of what is left of a message beside its type and its time, which its item has."""
+def _take_rest(message: JSON) -> str:
+    """Return the unmapped rest of a message as JSON text, without its type and time, which the item has."""
     take(message, "type")
     take_time(message, "timestamp")
     return rest(message)
 
 
 def _take_usage(message: JSON) -> Usage | None:
-    """The usage of a model message.
+    """Take the usage of a model message.
 
-    `output` leaves out the thoughts there, here it has them; `input` has the cached.
+    Gemini CLI's `output` excludes reasoning tokens, ours includes them; its `input` includes cached tokens.
     """
     used = _TOKENS.take(message, "tokens")
     return used and msgspec.structs.replace(used, output=used.output + used.reasoning)

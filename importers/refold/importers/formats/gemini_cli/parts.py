@@ -1,16 +1,15 @@
-"""Messages of Gemini CLI by their parts, the two ways in which it writes a chat, and how its shell ends a
-result.
+"""Gemini CLI messages and their parts, chat logs and chat documents, and the output of its shell tool.
 
-In the log a message is written anew whenever it changes (a call gets its result, tokens arrive), under its
-id; its last version counts, in its first place. `$set` changes the header, or replaces what the model is
-shown; `$rewindTo` takes back a message and all after it.
+A log contains a message again, under the same id, each time it changes: a call gets its result, or token
+counts arrive. The last version counts, at the position of the first. `$set` changes the header or replaces
+the prompt; `$rewindTo` withdraws a message and all later ones.
 
-The lines come after the command's own output, so the last block of them is the tool's. Source:
-`run_shell_command` of Gemini CLI 0.61 and of Qwen Code 0.15.
+The shell tool appends status lines to the command's output. So only the last block of such lines is the
+tool's. Source: `run_shell_command` of Gemini CLI 0.61 and of Qwen Code 0.15.
 
-A call and its result may stand in both: in `toolCalls` of the model's message, and since 0.50 or so as
-`functionCall` and `functionResponse` parts of the messages that went over the wire. The ids are the same in a
-file.
+A call and its result may be recorded twice: in `toolCalls` of the model's message, and since about 0.50 as
+`functionCall` and `functionResponse` parts of the messages sent to and received from the API. The ids match
+within a file.
 """
 
 import re
@@ -20,8 +19,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from refold.importers.content import read_call, take_call, unread, unwrapped
-from refold.importers.documents import document, leading
+from refold.importers.content import decode_nested_json, mark_unread, read_call, take_call
+from refold.importers.documents import decode_truncated, document
 from refold.importers.fields import (
     JSON,
     at,
@@ -54,13 +53,13 @@ from refold.reducers.text import clean
 from refold.reducers.vocabulary import Refuser, Role, ToolError
 
 MOST_LOOKED = 20
-"""Rows by which a log is told from a document."""
+"""The number of rows read to distinguish a log from a document."""
 
 _KEYS = ("sessionId", "id", "type", "$set", "$rewindTo")
 
 
 class GeminiRecord(msgspec.Struct, frozen=True):
-    """A message or a patch of the chat, where it stands. `left`: the person took it back later."""
+    """A message or a patch of the chat, with its position. `left`: the user withdrew it later."""
 
     what: Literal["header", "message", "replaced"]
     position: str
@@ -68,18 +67,18 @@ class GeminiRecord(msgspec.Struct, frozen=True):
     left: bool = False
 
     def messages(self) -> Iterator[JSON]:
-        """The messages in it, or the one that it is; of which all was taken are gone from it once the last
-        was asked for.
+        """Yield the messages in this record, or the record itself if it is a message.
+
+        Fully mapped messages are removed from the record after the last one was yielded.
         """
         return take_each(self.value, "$set", "messages") if self.what == "replaced" else iter([self.value])
 
 
 def is_log(source: Source) -> bool:
-    """Whether objects of their own stand on the first lines: a document has one, which is all there is.
+    """Return whether the source is a log, with one object on each line, not a single document.
 
-    Where the first line is no object, the rest of a log may follow a damaged header, or a document goes on
-    over lines, and a line of it may well hold a message: then it is a document if it reads as one beyond that
-    line.
+    If the first line is not an object, it may be the damaged header of a log, or the start of a document that
+    spans several lines. Then the source is a document if it parses as one beyond that line.
     """
     looked = first_rows(source, MOST_LOOKED)
     found = [isinstance(row, Row) and any(key in row.value for key in _KEYS) for row in looked]
@@ -88,20 +87,20 @@ def is_log(source: Source) -> bool:
     if isinstance(looked[0], Row):
         return "messages" not in looked[0].value or len(looked) > 1
     head = source.head().removeprefix(BOM_UTF8).lstrip()
-    read = leading(head)
+    read = decode_truncated(head)
     return read is None or read.read <= head.find(b"\n")
 
 
 def records(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
-    """What a chat says, in its order; noise of a log in its place."""
-    return _of_log(source) if is_log(source) else _of_document(source)
+    """Yield the records of a chat in order, with the noise of a log at its position."""
+    return _read_log(source) if is_log(source) else _read_document(source)
 
 
-def _of_document(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
+def _read_document(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
     try:
         read = document(source, ("messages",))
     except BadTranscript:
-        # Not one bracket of a chat: each line is reported by itself.
+        # The file is not JSON: each line is reported separately.
         yield from (found.noise() if isinstance(found, Row) else found for found in Rows(source))
         return
     listed, header = take_rows(read.value, "messages"), table(read.value)
@@ -122,7 +121,7 @@ def _of_document(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
 
 
 class _RecordLog:
-    """The state of a log as it grows: which messages stand, in order."""
+    """The state of a log while it is read: the messages in effect, in order."""
 
     def __init__(self) -> None:
         self.latest: dict[str, JSON] = {}
@@ -130,10 +129,10 @@ class _RecordLog:
         self.left: set[str] = set()
 
     def read(self, value: JSON) -> None:
-        """Go on by a row."""
+        """Update the state with one row."""
         if isinstance(target := at(value, "$rewindTo"), str):
             ids = list(self.standing)
-            # What nobody knows takes all back, as the CLI does.
+            # An unknown id withdraws all messages, as in the CLI.
             gone = ids[ids.index(target) :] if target in self.standing else ids
             self.left.update(gone)
             for id_ in gone:
@@ -144,7 +143,7 @@ class _RecordLog:
             self.left.discard(id_)
 
 
-def _of_log(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
+def _read_log(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
     log, listed = _RecordLog(), Rows(source)
     for row in listed:
         if isinstance(row, Row):
@@ -155,30 +154,30 @@ def _of_log(source: Source) -> Iterator[GeminiRecord | Noise | Unread]:
         if isinstance(row, Noise):
             yield row
             continue
-        found = _record(row, log, seen, begun=begun)
-        yield from _gone(row, log)
+        found = _read_row(row, log, seen, begun=begun)
+        yield from _report_lost_calls(row, log)
         begun = begun or not isinstance(found, Noise)
         yield found
         if isinstance(found, GeminiRecord) and found.what == "message" and found.value != row.value:
-            yield row.noise("repeated")  # it was written anew: told is what it became
+            yield row.noise("repeated")  # an earlier version of the message yielded above
         if "sessionId" in row.value:
-            yield from _inside(row, seen)
+            yield from _read_nested(row, seen)
 
 
-def _gone(row: Row, log: _RecordLog) -> Iterator[Unread]:
-    """That calls of an earlier version of a message are not in its last one."""
+def _report_lost_calls(row: Row, log: _RecordLog) -> Iterator[Unread]:
+    """Report calls that an earlier version of a message had and the last version does not have."""
     listed = rows(log.latest.get(text(row.value, "id"), row.value), "toolCalls")
     stayed = {text(call, "id") for call in listed}
     gone = sum(text(call, "id") not in stayed for call in rows(row.value, "toolCalls"))
     yield from diagnose_apart(row.place, "rewound", Counted(calls=gone))
 
 
-def _record(row: Row, log: _RecordLog, seen: set[str], *, begun: bool) -> GeminiRecord | Noise:
+def _read_row(row: Row, log: _RecordLog, seen: set[str], *, begun: bool) -> GeminiRecord | Noise:
     value, id_ = row.value, text(row.value, "id")
     if "$rewindTo" in value:
         return row.noise("rewind")
     if not id_ and not text(value, "type"):
-        return _patch(row, begun=begun)
+        return _read_patch(row, begun=begun)
     if id_ in seen:
         return row.noise("repeated")
     if id_:
@@ -187,8 +186,10 @@ def _record(row: Row, log: _RecordLog, seen: set[str], *, begun: bool) -> Gemini
     return GeminiRecord("message", row.position, latest, left=id_ in log.left)
 
 
-def _inside(row: Row, seen: set[str]) -> Iterator[GeminiRecord | Noise]:
-    """The messages of a document that stands in a line of a log: it was written as one before."""
+def _read_nested(row: Row, seen: set[str]) -> Iterator[GeminiRecord | Noise]:
+    """Yield the messages of a document that is on one line of a log: older versions wrote the chat as a
+    document.
+    """
     for place, message in enumerate(rows(row.value, "messages")):
         if (id_ := text(message, "id")) not in seen:
             seen.update({id_} - {""})
@@ -197,8 +198,8 @@ def _inside(row: Row, seen: set[str]) -> Iterator[GeminiRecord | Noise]:
             yield Noise(what="repeated", line=row.line, text=json_text(message))
 
 
-def _patch(row: Row, *, begun: bool) -> GeminiRecord | Noise:
-    """The header, or a change of it. One with messages says what the model is shown from there on."""
+def _read_patch(row: Row, *, begun: bool) -> GeminiRecord | Noise:
+    """Return the header or a change of it. A change with messages replaces the prompt from there on."""
     if rows(row.value, "$set", "messages"):
         return GeminiRecord("replaced", row.position, row.value)
     if "sessionId" in row.value and not begun:
@@ -209,7 +210,7 @@ def _patch(row: Row, *, begun: bool) -> GeminiRecord | Noise:
 
 
 TOOL = "run_shell_command"
-"""The name of the shell tool in both."""
+"""The name of the shell tool in both CLIs."""
 
 _LINE = re.compile(r"^(Error|Exit Code|Signal|Background PIDs|Process Group PGID): (.*)$", re.MULTILINE)
 _CUT_OFF = re.compile(
@@ -219,14 +220,14 @@ _NONE = "(none)"
 _NO_SIGNAL = (_NONE, "0")
 
 
-def shell_failed(output: str) -> ToolError | bool | None:
-    """Whether a command failed, or how it was cut off; None where the output does not say.
+def classify_shell_output(output: str) -> ToolError | bool | None:
+    """Return whether a command failed or how it was stopped, or None if the output does not show it.
 
-    Gemini CLI leaves the exit code out where it is 0, and then still names the process group.
+    Gemini CLI omits the exit code if it is 0, but still prints the process group.
     """
     if cut_off := _CUT_OFF.match(output):
         return ToolError.TIMEOUT if cut_off[1] else ToolError.CANCELLED
-    found = _last_block(output)
+    found = _parse_status_lines(output)
     code, signal = found.get("Exit Code"), found.get("Signal", _NONE)
     if signal not in _NO_SIGNAL or code == _NONE:
         return True
@@ -235,7 +236,7 @@ def shell_failed(output: str) -> ToolError | bool | None:
     return False if "Process Group PGID" in found else None
 
 
-def _last_block(output: str) -> dict[str, str]:
+def _parse_status_lines(output: str) -> dict[str, str]:
     found: dict[str, str] = {}
     follows = -1
     for line in reversed(list(_LINE.finditer(output))):
@@ -247,17 +248,16 @@ def _last_block(output: str) -> dict[str, str]:
 
 
 INJECTED = ("<session_context>", "<state_snapshot>")
-"""How messages begin that the CLI puts there in the user's place."""
+"""Prefixes of messages that the CLI adds in the user's role."""
 
 _BESIDE = (
     "args", "result", "resultDisplay", "timestamp", "agentId", "displayName", "description",
     "renderOutputAsMarkdown",
 )  # fmt: skip
-"""Keys of a call in `toolCalls` that hold no arguments, once those were taken."""
+"""Keys of a call in `toolCalls`, other than `args`, that are not arguments."""
 _RESPONSE = "functionResponse"
 _FAILED: dict[str, ToolError | bool] = {"success": False, "error": True, "cancelled": ToolError.CANCELLED}
-# The CLI's own words at the beginning of an error: the first that fits holds. Output of a tool never stands
-# there alone.
+# Texts of the CLI at the start of an error; the first match counts. Tool output never starts an error text.
 _WORDS: tuple[tuple[re.Pattern[str], ToolError | Refuser], ...] = (
     (re.compile(r"Tool execution blocked: "), Refuser.HOOK),
     (re.compile(r"Tool execution (?:for \".{1,200}\" )?denied by policy\."), Refuser.RULE),
@@ -268,32 +268,32 @@ _WORDS: tuple[tuple[re.Pattern[str], ToolError | Refuser], ...] = (
 )
 
 
-def take_said(message: JSON) -> str:
-    """The text of a content: text, a part, or parts; a part that is no text is named where it stood."""
+def take_content_text(message: JSON) -> str:
+    """Take the text of a content: a string, a part, or a list of parts. Other parts become placeholders."""
     if part := table(message, "content"):
         table(message)["content"] = [part]
     return take_words(message, "content")
 
 
-def is_answered(call: JSON) -> bool:
-    """Whether a call of `toolCalls` has its result: it lies inside it."""
+def has_result(call: JSON) -> bool:
+    """Return whether a call of `toolCalls` contains its result."""
     result = at(call, "result")
     return bool(result) if isinstance(result, list | str) else isinstance(result, dict)
 
 
-def holds_responses(message: JSON) -> bool:
-    """Whether parts of a content are results."""
-    return any(table(part, _RESPONSE) for part in _parts(message))
+def has_sent_results(message: JSON) -> bool:
+    """Return whether a content has parts that are results."""
+    return any(table(part, _RESPONSE) for part in _list_parts(message))
 
 
-def _parts(message: JSON) -> Sequence[JSON]:
+def _list_parts(message: JSON) -> Sequence[JSON]:
     content = at(message, "content")
     return [content] if isinstance(content, dict) else rows(message, "content")
 
 
 def _take_parts(message: JSON, name: str) -> list[JSON]:
-    """The parts of a content that have this key, taken out of it."""
-    parts = _parts(message)
+    """Take the parts of a content that have this key."""
+    parts = _list_parts(message)
     found = [part for part in parts if table(part, name)]
     if found:
         take(message, "content")
@@ -302,16 +302,16 @@ def _take_parts(message: JSON, name: str) -> list[JSON]:
 
 
 def put_back(message: JSON, parts: Sequence[JSON]) -> None:
-    """Put what is left of parts behind the content that they were taken from."""
+    """Append parts to the content again, without what was taken."""
     if left := [part for part in parts if part]:
         content = at(message, "content")
         table(message)["content"] = [*(content if isinstance(content, list) else []), *left]
 
 
-def take_answer(message: JSON) -> Message:
-    """What the model said, thought and asked for; of the calls in `toolCalls` their arguments are taken."""
+def take_response(message: JSON) -> Message:
+    """Take the text, reasoning and calls of a response. Calls in `toolCalls` lose only their arguments."""
     wire = _take_parts(message, "functionCall")
-    said, thought = take_said(message), _take_thoughts(message)
+    said, thought = take_content_text(message), _take_thoughts(message)
     listed = [
         read_call(text(call, "id"), text(call, "name"), take(call, "args"), call, beside=_BESIDE)
         for call in rows(message, "toolCalls")
@@ -323,12 +323,12 @@ def take_answer(message: JSON) -> Message:
         if call.id not in places:
             listed.append(call)
         elif not _is_same(call, listed[places[call.id]]):
-            listed[places[call.id]] = unread(listed[places[call.id]])
+            listed[places[call.id]] = mark_unread(listed[places[call.id]])
     return Message(role=Role.ASSISTANT, text=said, reasoning=thought, calls=tuple(listed))
 
 
 def _is_same(one: MessageCall, other: MessageCall) -> bool:
-    return one.name == other.name and unwrapped(one.arguments) == unwrapped(other.arguments)
+    return one.name == other.name and decode_nested_json(one.arguments) == decode_nested_json(other.arguments)
 
 
 def _take_thoughts(message: JSON) -> str:
@@ -340,19 +340,17 @@ def _take_thoughts(message: JSON) -> str:
 
 
 def take_result(call: JSON) -> Message:
-    """What the model was shown of a result in `toolCalls`, which is taken out of the call with its name and
-    its id.
-    """
+    """Take a result in `toolCalls` as the prompt contains it, with the call's name and id."""
     id_, name = take_text(call, "id"), take_text(call, "name")
     result = at(call, "result")
     parts = take_each(call, "result") if isinstance(result, list) else [result]
-    said = "\n".join([_take_response(part, id_, name) for part in parts])
+    said = "\n".join([_take_result_text(part, id_, name) for part in parts])
     take_if(call, "result", {}, said)
     return Message(role=Role.TOOL, text=said, call=id_, name=name)
 
 
 class GeminiResponse(NamedTuple):
-    """A result as it was sent: `failed` by its own key, None where that does not say."""
+    """A result as it was sent to the model. `failed` comes from its own keys, None if they do not show it."""
 
     call: str
     name: str
@@ -360,21 +358,21 @@ class GeminiResponse(NamedTuple):
     failed: ToolError | bool | None
 
 
-def take_responses(message: JSON) -> list[GeminiResponse]:
-    """The results among the parts of a content, taken out of it."""
+def take_sent_results(message: JSON) -> list[GeminiResponse]:
+    """Take the results among the parts of a content."""
     parts, found = _take_parts(message, _RESPONSE), list[GeminiResponse]()
     for part in parts:
         id_, name = text(part, _RESPONSE, "id"), text(part, _RESPONSE, "name")
         failed = True if "error" in table(part, _RESPONSE, "response") else None
-        said = _take_response(part, id_, name)
+        said = _take_result_text(part, id_, name)
         found.append(
-            GeminiResponse(id_, name, said, failed or (shell_failed(said) if name == TOOL else None))
+            GeminiResponse(id_, name, said, failed or (classify_shell_output(said) if name == TOOL else None))
         )
     put_back(message, parts)
     return found
 
 
-def _take_response(part: JSON, call: str, name: str) -> str:
+def _take_result_text(part: JSON, call: str, name: str) -> str:
     around = table(part, "functionResponse")
     if at(around, "response") is None:
         return take_part(part)
@@ -387,14 +385,14 @@ def _take_response(part: JSON, call: str, name: str) -> str:
     return said
 
 
-def failed_of(status: str, result: Message) -> ToolError | Refuser | bool | None:
-    """Whether a call failed, or how, or who refused it; None: nothing says so.
+def find_failure(status: str, result: Message) -> ToolError | Refuser | bool | None:
+    """Return whether a call failed, how it failed or who refused it, or None if the status is not recorded.
 
-    A command that fails has the status `success`.
+    A shell command that fails has the status `success`.
     """
     failed = _FAILED.get(status)
     if failed is False and result.name == TOOL:
-        return shell_failed(result.text)
+        return classify_shell_output(result.text)
     if failed:
         return next((word for words, word in _WORDS if words.match(result.text)), failed)
     return failed

@@ -12,8 +12,19 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from refold.importers.documents import ANY, Document, beginning, document, leading
-from refold.importers.fields import JSON, Times, add_prefix, at, json_text, left, number, rows, table, text
+from refold.importers.documents import ANY, Document, decode_beginning, decode_truncated, document
+from refold.importers.fields import (
+    JSON,
+    Times,
+    add_prefix,
+    at,
+    json_text,
+    number,
+    omit_keys,
+    rows,
+    table,
+    text,
+)
 from refold.importers.formats.inspect_logs.samples import Sample
 from refold.importers.items import Counted, Item, Place, RunEnded, Tokens, Unread
 from refold.importers.registry import FormatMatch
@@ -119,7 +130,7 @@ class InspectLogs(msgspec.Struct, frozen=True):
             if any(name in members for name in _STARTS) or any(map(_is_sample, members)):
                 return FormatMatch(95, "an archive of samples with a header or a journal")
             return None
-        found = beginning(source)
+        found = decode_beginning(source)
         if "task" in table(found, "eval") and ({"version", "status"} & table(found).keys()):
             return FormatMatch(95, "a log of a task with a version or status")
         if {"task", "run_id", "dataset"} <= table(found, "eval").keys():
@@ -181,7 +192,7 @@ def _read(archive: Archive, name: str) -> tuple[JSON, str]:
     try:
         return decode_json(data), ""
     except ValueError as error:
-        found = leading(data, *_ELEMENTS)
+        found = decode_truncated(data, *_ELEMENTS)
         return (found.value, f"the document {found.problem}") if found else (None, f"not JSON: {error}")
 
 
@@ -204,7 +215,7 @@ def _document(source: Source) -> tuple[JSON, Iterator[Found], list[Item]]:
     except (msgspec.DecodeError, ValueError, RecursionError):
         # Inspect also writes NaN, which is not JSON; and a document may be truncated.
         found = document(source, ("samples", ANY, "messages"), ("samples", ANY, "events"))
-        header, samples = left(found.value, "samples"), rows(found.value, "samples")
+        header, samples = omit_keys(found.value, "samples"), rows(found.value, "samples")
         return header, _assign_keys((sample, "") for sample in samples), _around(header, found)
     return header, _assign_keys(_decode(bytes(part)) for part in parts or ()), _around(header, None)
 

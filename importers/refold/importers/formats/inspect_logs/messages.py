@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from refold.importers.content import take_calls, unread, words
+from refold.importers.content import mark_unread, take_calls, words
 from refold.importers.fields import (
     JSON,
     at,
@@ -272,7 +272,7 @@ def take_message(message: JSON, requests: Requests) -> Message:
         return Message(role=role, text=shown, call=call, name=name)
     if role is not Role.ASSISTANT:
         return Message(role=role, text=shown)
-    calls = tuple(unread(call) if _MISSING in call.arguments else call for call in take_calls(message))
+    calls = tuple(mark_unread(call) if _MISSING in call.arguments else call for call in take_calls(message))
     return Message(role=role, text=shown, reasoning=_take_reasoning(message), calls=calls)
 
 
@@ -297,7 +297,7 @@ class SampleMessages:
         inputs, refs = rows(event, "input"), rows(event, "input_refs")
         if inputs:
             return tuple(
-                self._as_sent(message, self.read(message, place=place))
+                self._convert_as_sent(message, self.read(message, place=place))
                 for place, message in enumerate(inputs)
             )
         if not refs or not self.pool:
@@ -306,10 +306,10 @@ class SampleMessages:
 
     def _of_pool(self, place: int) -> Message:
         if place not in self._pooled:
-            self._pooled[place] = self._as_sent(self.pool[place], self.read(self.pool[place]))
+            self._pooled[place] = self._convert_as_sent(self.pool[place], self.read(self.pool[place]))
         return self._pooled[place]
 
-    def _as_sent(self, message: JSON, ours: Message) -> Message:
+    def _convert_as_sent(self, message: JSON, ours: Message) -> Message:
         """Return a message as the adapter sent it: a response in parts may have other white space."""
         if ours.role is not Role.ASSISTANT or not isinstance(at(message, "content"), list):
             return ours

@@ -141,7 +141,7 @@ class Sample:
                 prompt = self.messages.of(event)
                 if prompt is not None:
                     return prompt, event
-        return tuple(map(self.messages.read, self._leading())), None
+        return tuple(map(self.messages.read, self._list_leading())), None
 
     def _has_conversation(self) -> bool:
         """Return whether the events have the conversation, not only requests of scorers and tools."""
@@ -156,7 +156,7 @@ class Sample:
             if text(event, "event") == "span_begin":
                 self.spans[text(event, "id")] = (text(event, "type"), text(event, "parent_id"))
 
-    def _leading(self) -> Sequence[JSON]:
+    def _list_leading(self) -> Sequence[JSON]:
         answers = (n for n, row in enumerate(self.final) if text(row, "role") in ("assistant", "tool"))
         return self.final[: next(answers, len(self.final))]
 
@@ -345,7 +345,7 @@ class Sample:
 
     def _read_final_messages(self) -> Iterator[Item]:
         """Yield the final messages of a sample whose events do not have the conversation."""
-        for index in range(len(self._leading()), len(self.final)):
+        for index in range(len(self._list_leading()), len(self.final)):
             message = self.attachments.put_back(self.final[index])
             place, error = Place(f"{self.place}.messages[{index}]"), error_of(at(message, "error"))
             if text(message, "role") not in {*Role}:

@@ -1,21 +1,21 @@
-"""OpenCode sessions as it exports them: `{info, messages: [{info, parts}]}`, or the list of messages alone.
+"""OpenCode sessions as exported: `{info, messages: [{info, parts}]}`, or only the list of messages.
 
-What was called and what came of it are one part, `tool`, with its state. A message is one response as a rule;
-where more than one `step-finish` stands in it, it is as many. A message that fails before anything of it
-arrived is a failed request.
+A call and its result are one part, `tool`, with a state. A message is usually one response; a message with
+several `step-finish` parts is several responses. A message that fails before any of it arrived is a failed
+request.
 
-A compaction is a part of a person's message, and the answer with `summary` behind it: later requests show
-that, and what stands before it from `tail_start_id` on. What a person took back stands from `revert` of the
-session on until the next prompt drops it: it is counted, and kept beside the log.
+A compaction is a part of a user message, followed by a response with `summary`. Later requests contain that
+response and the earlier messages from `tail_start_id` on. Messages from `revert` of the session on were
+withdrawn by the user; the next prompt drops them. They are counted, and recorded only as remarks.
 
-Counted: messages by their role, an answer for each response; results have no messages of their own. Tokens as
-each `step-finish` tells them; there the input leaves out what was cached, and the output what was thought.
-Times are milliseconds.
+Counts: messages by role, one response for each step; results are not messages. Tokens are those of each
+`step-finish`: its input excludes cached tokens and its output excludes reasoning tokens. Times are in
+milliseconds.
 """
 
 from collections.abc import Iterator
 
-from refold.importers.documents import ANY, beginning, document
+from refold.importers.documents import ANY, decode_beginning, document
 from refold.importers.fields import (
     JSON,
     at,
@@ -37,7 +37,7 @@ from refold.importers.items import (
     RunBegan,
 )
 from refold.importers.registry import FormatMatch
-from refold.importers.session import NOTHING, PROMPT, last_answer, waiting
+from refold.importers.session import NOTHING, PROMPT, end_with_open_calls, last_answer
 from refold.importers.session_rows import ALL, Cut, since
 from refold.importers.source import BadTranscript, Source
 from refold.importers.tallies import count_items
@@ -52,8 +52,8 @@ class OpenCode:
     name = "opencode"
 
     def match(self, source: Source) -> FormatMatch | None:
-        """By messages with parts of a session, or by the session's own header."""
-        head = beginning(source)
+        """Recognise an export by messages with parts, or by the header of the session."""
+        head = decode_beginning(source)
         first = at(head, 0) if isinstance(head, list) else at(head, "messages", 0)
         if {"info", "parts"} <= table(first).keys() and text(first, "info", "role"):
             return FormatMatch(95, "messages with info and parts")
@@ -62,13 +62,13 @@ class OpenCode:
         return None
 
     def items(self, source: Source) -> Iterator[Item]:
-        """The one run of the document."""
+        """Yield the items of the document's single run."""
         read = document(source, ("messages",), ("messages", ANY, "parts"), (), (ANY, "parts"))
         run = _OpenCodeRun(read.value)
         if not (run.messages or read.problem or "info" in table(read.value)):
-            raise BadTranscript(source.name, "$", "neither a session nor messages in the file")
+            raise BadTranscript(source.name, "$", "expected a session or a list of messages")
         yield from run.items()
-        # What could not be read is told before the end.
+        # Unreadable parts are reported before the end.
         yield from read.cut()
         yield run.ended
 
@@ -77,7 +77,10 @@ OPENCODE = OpenCode()
 
 
 class _OpenCodeRun:
-    """A session, and where its messages stand. `standing`: how many of them nobody took back."""
+    """A session and the positions of its messages.
+
+    `standing`: the number of messages that were not withdrawn.
+    """
 
     def __init__(self, value: JSON) -> None:
         self.value, self.info = value, at(value, "info")
@@ -89,12 +92,12 @@ class _OpenCodeRun:
         self.key = text(self.info, "id") or text(first, "info", "sessionID") or "session"
         taken = text(self.info, "revert", "messageID")
         self.standing = self.ids.index(taken) if taken and taken in self.ids else len(self.ids)
-        # The message itself stays where only some parts of it were taken back.
+        # If only some parts of a message were withdrawn, the message itself stays.
         self.standing += bool(text(self.info, "revert", "partID"))
-        self.ended = self._ended()
+        self.ended = self._make_end()
 
     def items(self) -> Iterator[Item]:
-        """All of it but its end."""
+        """Yield everything but the end of the run."""
         models = (text(message, "info", "modelID") for message in self.messages)
         take_if(self.info, "id", self.key)
         labels = {name: label for name in _LABELS if (label := take_text(self.info, name))}
@@ -118,36 +121,40 @@ class _OpenCodeRun:
                 yield where.with_counts(counts).remark("rewound", rest=whole)
             else:
                 summed_up = at(message, "info", "summary") is True and not table(message, "info", "error")
-                yield from read_message(message, where, self.key, overflowed=self._overflowed(index))
+                yield from read_message(message, where, self.key, overflowed=self._detect_overflow(index))
                 if summed_up:
                     yield where.remark(ASKED_FOR_SUMMARY)
-                    yield self._compacted(message, where)
+                    yield self._cut_compaction(message, where)
 
-    def _compacted(self, message: JSON, where: Place) -> Item:
-        """What a summary leaves: the prompt that asked for it, itself, and before them what was to stay."""
-        asked = self._index(text(message, "info", "parentID"))
+    def _cut_compaction(self, message: JSON, where: Place) -> Item:
+        """Return the cut of a compaction: the kept messages, the prompt that requested the summary, and the
+        summary.
+        """
+        asked = self._find_index(text(message, "info", "parentID"))
         parts = rows(self.messages[asked], "parts") if asked is not None else ()
-        tails = (self._index(text(part, "tail_start_id")) for part in parts)
+        tails = (self._find_index(text(part, "tail_start_id")) for part in parts)
         first = next((place for place in tails if place is not None), asked)
         tail = ALL if first is None else since(first + 1)
         return Cut(*where.common(), why="compaction", tail=tail)
 
-    def _overflowed(self, index: int) -> bool:
-        """Whether the message behind this one asks for a compaction because a request was too long."""
+    def _detect_overflow(self, index: int) -> bool:
+        """Return whether the next message requests a compaction because a request exceeded the context
+        window.
+        """
         following = self.messages[index + 1] if index + 1 < len(self.messages) else None
         return any(at(part, "overflow") is True for part in rows(following, "parts"))
 
-    def _index(self, id_: str) -> int | None:
+    def _find_index(self, id_: str) -> int | None:
         return self.ids.index(id_) if id_ and id_ in self.ids else None
 
-    def _ended(self) -> Item:
-        """How it ended."""
+    def _make_end(self) -> Item:
+        """Return the end of the run."""
         told = (at(message, "info", "time") for message in self.messages)
         said = [count for time in told for name in ("created", "completed") if (count := number(time, name))]
         place = Place(f"{self.place}[{len(self.ids) - 1}]" if self.ids else self.place)
-        return place.end(self._end(), (str(min(said)), str(max(said))) if said else None)
+        return place.end(self._find_end(), (str(min(said)), str(max(said))) if said else None)
 
-    def _end(self) -> tuple[str, str]:
+    def _find_end(self) -> tuple[str, str]:
         last = self.messages[self.standing - 1] if self.messages[: self.standing] else None
         error, finish = text(last, "info", "error", "name"), text(last, "info", "finish")
         tools = [part for part in rows(last, "parts") if text(part, "type") == "tool"]
@@ -156,7 +163,7 @@ class _OpenCodeRun:
             case "assistant" if error:
                 return "cancelled" if error == ABORTED else "error", f"last response: {error[:60]}"
             case "assistant" if pending:
-                return waiting(pending)
+                return end_with_open_calls(pending)
             case "assistant" if finish == "length":
                 return last_answer(finish)
             case "assistant" if is_empty(last):

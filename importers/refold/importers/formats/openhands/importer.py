@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from refold.importers.content import take_tools
-from refold.importers.documents import ANY, Document, beginning, document, leading
+from refold.importers.documents import ANY, Document, decode_beginning, decode_truncated, document
 from refold.importers.fields import (
     JSON,
     Times,
@@ -191,7 +191,7 @@ class OpenHands(msgspec.Struct, frozen=True):
 
     def match(self, source: Source) -> FormatMatch | None:
         """Match V0 events with an action or an observation, or events of V1's kinds."""
-        found = beginning(source)
+        found = decode_beginning(source)
         if text(found, "kind").endswith("Event") and {"id", "source"} <= table(found).keys():
             return FormatMatch(90, f"events of OpenHands V1 ({text(found, 'kind')[:40]})")
         if any(text(row, "kind") in _KINDS for row in rows(found)):
@@ -305,7 +305,7 @@ def _row(line: bytes) -> tuple[JSON, str]:
     try:
         return decode_json(line), ""
     except ValueError as error:
-        found = leading(line, ("history",))
+        found = decode_truncated(line, ("history",))
         if found is not None and "history" in table(found.value):
             return found.value, f"the row {found.problem}"
         return None, f"not JSON: {error}"

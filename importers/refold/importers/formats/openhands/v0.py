@@ -18,16 +18,16 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from refold.importers.content import agree, calls_of, read_call, unread, words
+from refold.importers.content import agree, calls_of, mark_unread, read_call, words
 from refold.importers.fields import (
     JSON,
     at,
     instant,
     json_text,
     known_or,
-    left,
     nano_usd,
     number,
+    omit_keys,
     rest,
     rows,
     table,
@@ -221,9 +221,9 @@ def _read_call(event: JSON, index: int) -> MessageCall | None:
     written = rows(event, "tool_call_metadata", "model_response", "choices")
     found = (asked for choice in written for asked in calls_of(at(choice, "message")) if asked.id == call)
     name = text(event, "tool_call_metadata", "function_name") or action
-    given = left(at(event, "args"), "thought", "confirmation_state")
+    given = omit_keys(at(event, "args"), "thought", "confirmation_state")
     if (model := next(found, None)) is not None:
-        return model if agree(model, given) else unread(model)
+        return model if agree(model, given) else mark_unread(model)
     id_ = call or f"event-{_event_id(event) or index}"
     return read_call(id_, name, json_text(given), event, beside=_BESIDE_ARGUMENTS)
 

@@ -18,14 +18,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from refold.importers.content import agree, read_call, unread, words
+from refold.importers.content import agree, mark_unread, read_call, words
 from refold.importers.fields import (
     JSON,
     at,
     instant,
     join_rests,
     json_text,
-    left,
+    omit_keys,
     rest,
     rows,
     table,
@@ -36,7 +36,7 @@ from refold.importers.fields import (
     text,
 )
 from refold.importers.items import Answered, Counted, Item, Place, Remarked, Returned, Said, message_of
-from refold.importers.session_rows import BEGINNING, Cut, diagnose_apart, only
+from refold.importers.session_rows import BEGINNING, Cut, diagnose_apart, list_ranges
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.vocabulary import FailureClass, Refuser, Role
 
@@ -159,11 +159,11 @@ class EventConversation:
             item = again or msgspec.structs.replace(item, calls=tuple(self._calls[event.response]))
         yield item
         if event.cut is not None:
-            yield self._condensed(event, event.cut, place)
+            yield self._cut_condensation(event, event.cut, place)
         if event.more:
             yield event.more
 
-    def _condensed(self, event: RecordedEvent, ids: frozenset[str], place: int) -> Item:
+    def _cut_condensation(self, event: RecordedEvent, ids: frozenset[str], place: int) -> Item:
         """Return the cut of a condensation, which inserts its summary as a user message."""
         first, last = event.between
         named = ((number, self._events[number].id) for number in self._shown)
@@ -177,7 +177,13 @@ class EventConversation:
             (where.message(event.summary, "harness"),) if event.summary and event.offset is not None else ()
         )
         self._shown[offset:offset] = [place] if joins else []
-        return Cut(*where.common(), why="condensation", head=only(head), joins=joins, tail=only(tail - head))
+        return Cut(
+            *where.common(),
+            why="condensation",
+            head=list_ranges(head),
+            joins=joins,
+            tail=list_ranges(tail - head),
+        )
 
     def _rows(self, shown: Sequence[int]) -> set[int]:
         """Return the row numbers of events; those of one response have the same."""
@@ -321,7 +327,7 @@ def _read_call(event: JSON) -> MessageCall | None:
     """Return the call of an action, with the arguments as the model wrote them, else the action's fields."""
     if text(event, "kind") != "ActionEvent":
         return None
-    called, action = at(event, "tool_call"), left(at(event, "action"), "kind")
+    called, action = at(event, "tool_call"), omit_keys(at(event, "action"), "kind")
     inner, given = table(called, "function"), at(called, "arguments")
     call = read_call(
         text(event, "tool_call_id"),
@@ -329,12 +335,12 @@ def _read_call(event: JSON) -> MessageCall | None:
         at(inner, "arguments") if given is None else given,
         called,
         inner,
-        left(event, *_BESIDE_ARGUMENTS),
+        omit_keys(event, *_BESIDE_ARGUMENTS),
         beside=("arguments", "function", "origin"),
     )
     if given is None and at(inner, "arguments") is None:
         return replace(call, arguments=json_text(action))
-    return call if agree(call, action) and agree(call, at(action, "data")) else unread(call)
+    return call if agree(call, action) and agree(call, at(action, "data")) else mark_unread(call)
 
 
 def _take_output(event: JSON) -> str:
@@ -347,7 +353,7 @@ def _take_output(event: JSON) -> str:
     if at(seen, "content") is not None:
         content = render_observation(seen, take_words(seen, "content"))
     else:
-        own = left(seen, "kind")
+        own = omit_keys(seen, "kind")
         content = words(at(seen, "output")) or (json_text(own) if own else "")
     return join_rests(
         content, take_words(event, "extended_content") if rows(event, "extended_content") else ""

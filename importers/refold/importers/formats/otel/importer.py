@@ -143,7 +143,7 @@ def times_of(tree: SpanTree) -> tuple[str, str] | None:
 def list_unrecorded(tree: SpanTree) -> tuple[str, ...]:
     """Return the counts that no chat of a run records, and those that spans never record."""
     chats = (member.span.attributes for member in tree.members if operation(member.span) == "chat")
-    return ("user_messages", "tool_messages", *otel_names.TOKENS.unsaid(chats))
+    return ("user_messages", "tool_messages", *otel_names.TOKENS.list_unrecorded(chats))
 
 
 def find_end(tree: SpanTree, answers: Mapping[int, Read | None]) -> tuple[str, str]:
@@ -272,7 +272,9 @@ class _SpanRun:
             head.start,
             json_text(_list_rest(agent)) if agent else "",
             key=self.tree.key,
-            messages=trace.opening(otel_names.take_prompt(agent, self.known_rests) if agent else ()),
+            messages=trace.list_initial_messages(
+                otel_names.take_prompt(agent, self.known_rests) if agent else ()
+            ),
             model=text(otel_names.first(own, otel_names.MODEL)),
             agent=text(head.attributes, "gen_ai.agent.name"),
             tools=self.tools,

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Literal
 
-from refold.importers.content import arguments, calls_of, plain, unwrapped
+from refold.importers.content import arguments, calls_of, decode_nested_json, plain
 from refold.importers.fields import JSON, at, nano_usd, number, rows, table, text
 from refold.importers.formats.otel.spans import Attributes, Span
 from refold.importers.message_shapes import Read, add_instructions, take_messages
@@ -154,7 +154,7 @@ def take_prompt(span: Span, known_rests: set[str]) -> tuple[Message, ...]:
     listed = (
         take_messages(own, name, known_rests=known_rests).messages
         if name
-        else _numbered(own, "prompt") or _read_events(span)
+        else _read_numbered(own, "prompt") or _read_events(span)
     )
     return add_instructions(own, SYSTEM, listed)
 
@@ -166,7 +166,7 @@ def take_answer(span: Span) -> Read | None:
         return take_messages(own, name, role=Role.ASSISTANT)
     if any(name.startswith("ai.response.") for name in own):
         return _of_ai_sdk(own)
-    listed = _numbered(own, "completion")
+    listed = _read_numbered(own, "completion")
     if listed:
         return Read(listed, stop(own))
     chosen = [event for event in _events(span) if event[0] == "gen_ai.choice"]
@@ -175,18 +175,18 @@ def take_answer(span: Span) -> Read | None:
 
 def stop(own: Attributes) -> str:
     """Return the provider's stop reason, "" for none."""
-    reasons = unwrapped(own.get("gen_ai.response.finish_reasons"))
+    reasons = decode_nested_json(own.get("gen_ai.response.finish_reasons"))
     return text(reasons, 0) or text(own, "ai.response.finishReason") or text(reasons)
 
 
 def _of_ai_sdk(own: Attributes) -> Read:
     content = text(own, "ai.response.text") or plain(own.get("ai.response.object"))
-    calls = calls_of({"calls": unwrapped(own.get("ai.response.toolCalls"))}, "calls")
+    calls = calls_of({"calls": decode_nested_json(own.get("ai.response.toolCalls"))}, "calls")
     thought = text(own, "ai.response.reasoning") or text(own, "ai.response.reasoningText")
     return Read((Message(role=Role.ASSISTANT, text=content, reasoning=thought, calls=calls),), stop(own))
 
 
-def _numbered(own: Attributes, which: str) -> tuple[Message, ...]:
+def _read_numbered(own: Attributes, which: str) -> tuple[Message, ...]:
     """Return messages from attributes `gen_ai.prompt.N.role`, `.content`, `.tool_calls.M.name` and so on."""
     made, calls = _by_number(own, which)
     listed: list[JSON] = []
@@ -213,7 +213,7 @@ def _by_number(own: Attributes, which: str) -> tuple[_ByNumber, dict[int, _ByNum
         if call := _CALL.match(found[3]):
             calls[int(found[2])][int(call[1][:6])][call[2]] = value
         else:
-            made[int(found[2])][found[3]] = unwrapped(value) if found[3] == "content" else value
+            made[int(found[2])][found[3]] = decode_nested_json(value) if found[3] == "content" else value
     return made, calls
 
 
@@ -229,7 +229,7 @@ def _read_events(span: Span) -> tuple[Message, ...]:
 def _events(span: Span) -> list[tuple[str, JSON]]:
     """Return the span's events, and those that older instrumentations wrote to an attribute `events`."""
     own: list[tuple[str, JSON]] = [(event.name, {**event.attributes}) for event in span.events]
-    listed = rows(unwrapped(span.attributes.get("events")))
+    listed = rows(decode_nested_json(span.attributes.get("events")))
     return own + [
         (text(event, "event.name"), event) for event in listed if at(event, "event.name") is not None
     ]

@@ -22,7 +22,7 @@ from refold.importers.fields import (
     at,
     drop_empty,
     instant,
-    left,
+    omit_keys,
     rest,
     rows,
     table,
@@ -100,7 +100,7 @@ def read_element(value: JSON, position: str) -> Iterator[Span | Unread]:
     elif lists := {name: listed for name, listed in table(value).items() if _lists_spans(listed)}:
         for name, listed in lists.items():  # grouped, under a name for each group
             yield from read_spans(listed, f"{position}.{name}")
-        yield from _report_beside(left(value, *lists), position)
+        yield from _report_beside(omit_keys(value, *lists), position)
     else:
         yield Place(position).problem("no_span", "neither a span nor a list of them", value)
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from refold.importers.content import calls_of
-from refold.importers.documents import beginning, document
+from refold.importers.documents import decode_beginning, document
 from refold.importers.fields import (
     JSON,
     at,
@@ -72,7 +72,7 @@ class SweAgent(msgspec.Struct, frozen=True):
 
     def match(self, source: Source) -> FormatMatch | None:
         """Match steps with SWE-agent's keys, or a history whose messages name their agent."""
-        found = beginning(source)
+        found = decode_beginning(source)
         step, first = at(found, "trajectory", 0), at(found, "history", 0)
         if {"action", "response"} <= table(step).keys() or {"action", "observation"} <= table(step).keys():
             return FormatMatch(95, "a trajectory of steps with action and observation")
