@@ -139,7 +139,7 @@ def asked(refold: Refold, store: Path, tmp_path: Path) -> str:
 def test_at_the_end_the_machine_waits(refold: Refold, store: Path, asked: str) -> None:
     """Behind a question that nobody answered stands why nothing follows, and the log stands."""
     events = refold("show", asked, "--all", "--store", store).out
-    assert "unasked: the source shows no request after this" in events
+    assert "no_request: the source shows no request after this" in events
     assert 1 == events.count(" model_requested ")
     for verb in ("verify", "audit"):
         assert 0 == refold(verb, asked, "--store", store).code

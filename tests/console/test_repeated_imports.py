@@ -222,9 +222,9 @@ def test_a_session_that_went_on(refold: Refold, store: Path, file: Path, before:
     runs = listed(refold, store)
     (new,) = set(runs) - {old["run"]}
     (related,) = imported(refold, store, file)["related"]
-    assert (old["run"], "goes_on") == (related["run"], related["how"])
+    assert (old["run"], "continues") == (related["run"], related["how"])
     assert f"continues {old['run']} after its e{related['upto']}" in again.out
-    assert ("goes_on", new) == (runs[old["run"]]["source_end"], runs[old["run"]]["goes_on_in"])
+    assert ("continues", new) == (runs[old["run"]]["source_end"], runs[old["run"]]["continued_in"])
     assert f"continued in {new}" in refold("ls", "--store", store).out
     assert "continued in run " in refold("show", old["run"], "--store", store).out
     assert runs[old["run"]]["events"] == old["events"] + 1
@@ -297,7 +297,7 @@ def test_of_several_imports_the_last_is_named(refold: Refold, store: Path, file:
     file.write_text(parts[1])
     imported(refold, store, file)
     found = listed(refold, store)
-    assert [runs[2], runs[2], ""] == [found[run]["goes_on_in"] for run in runs]
+    assert [runs[2], runs[2], ""] == [found[run]["continued_in"] for run in runs]
 
 
 def unanswered(*said: str) -> str:
@@ -330,4 +330,4 @@ def test_a_real_session_cut_anywhere_goes_on(
     file.write_bytes(b"".join(lines))
     new = imported(refold, store, file)
     related = [(each["run"], each["how"]) for each in new["related"]]
-    assert ([] if new["run"] == old["run"] else [(old["run"], "goes_on")]) == related
+    assert ([] if new["run"] == old["run"] else [(old["run"], "continues")]) == related

@@ -108,7 +108,7 @@ _OTHER: dict[str, Any] = {
     "guards": {"repetition": 9},
     "task": 3,
     "worker": "h:1:2",
-    "unasked": True,
+    "no_request": True,
     "content": {"messages": []},
     "seed": 1,
     "agent": "another",
@@ -195,9 +195,9 @@ async def _amended(path: Path) -> str:
     return "r"
 
 
-@pytest.mark.parametrize("goes_on", [_as_it_is, _forked, _amended])
+@pytest.mark.parametrize("continues", [_as_it_is, _forked, _amended])
 async def test_a_snapshot_that_nobody_edited_is_used(
-    tmp_path: Path, goes_on: Callable[[Path], Awaitable[str]]
+    tmp_path: Path, continues: Callable[[Path], Awaitable[str]]
 ) -> None:
     """Opening from a snapshot reads a few events by their numbers and kinds, and not the log from its
     first.
@@ -210,7 +210,7 @@ async def test_a_snapshot_that_nobody_edited_is_used(
             return super().read(run, after, upto, checked=checked)
 
     await waiting(path)
-    name = await goes_on(path)
+    name = await continues(path)
     async with await Watched.open(path) as store:
         run = agent(path, say("Bye.")).resume(name, store=store)
         run.send("Enough.")

@@ -60,7 +60,7 @@ async def test_refused_calls_do_not_run() -> None:
     assert ["git status"] == world.ran
     refusals = await world.refusals()
     assert [("permission", {"rule": 0}), ("permission", {"rule": 1})] == [
-        (one.code, one.saw) for one in refusals
+        (one.code, one.measured) for one in refusals
     ]
     assert "The release job pushes." in texts(refusals)[0]
     assert "bash rm *" in texts(refusals)[1]

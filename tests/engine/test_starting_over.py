@@ -7,7 +7,7 @@ import pytest
 from refold.engine import Agent, Reply, ScriptedModel, fail, say
 from refold.engine.models.protocol import ModelError
 from refold.reducers.events import ModelFailed, ModelResponded
-from refold.reducers.text import starts_over
+from refold.reducers.text import replaces_partial
 from refold.reducers.vocabulary import FailureClass, StopReason
 from refold.replay import audit
 from refold.store import MemoryStore
@@ -76,7 +76,7 @@ async def test_what_had_arrived_is_in_the_text_once(
     result = await agent.run("Order.", run_id="r")
     assert ("COMPLETED", text) == (result.state, result.text)
     events = [each for each in await events_of(store, "r") if isinstance(each, ModelFailed | ModelResponded)]
-    assert again == [each.starts_over for each in events]
+    assert again == [each.replaces_partial for each in events]
     came = [
         each.content.partial_text if isinstance(each, ModelFailed) else each.content.text
         for each in events
@@ -97,4 +97,4 @@ async def test_an_answer_that_was_cut_by_its_length_may_start_over_too() -> None
 @pytest.mark.parametrize("before", ["", " ", "1234567", " 1234567 "])
 def test_little_is_never_repeated(before: str) -> None:
     """Less than eight characters say nothing."""
-    assert not starts_over(before, before + "and on")
+    assert not replaces_partial(before, before + "and on")

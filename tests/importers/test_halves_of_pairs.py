@@ -13,18 +13,18 @@ from support.told import END, answered, began, derived, prompted, reply, result,
 
 CALL = Message(role=Role.ASSISTANT, text="plugh", calls=(MessageCall("the id", "frobnicate", "quux"),))
 RESULT = Message(role=Role.TOOL, text="plugh", call="the id", name="frobnicate")
-GOES_ON = (answered("done"), END)
+CONTINUED = (answered("done"), END)
 
 PLACES: dict[str, Callable[[Message], Sequence[Item]]] = {
-    "at the beginning": lambda half: (began(user("go"), half), *GOES_ON),
-    "in the first prompt": lambda half: (began(), prompted(user("go"), half), *GOES_ON),
+    "at the beginning": lambda half: (began(user("go"), half), *CONTINUED),
+    "in the first prompt": lambda half: (began(), prompted(user("go"), half), *CONTINUED),
     "in a later prompt": lambda half: (
         *(began(user("go")), answered("a"), prompted(user("go"), reply("a"), half, user("b"))),
-        *GOES_ON,
+        *CONTINUED,
     ),
     "at the beginning, and not in the first prompt": lambda half: (
         *(began(half), prompted(user("go"))),
-        *GOES_ON,
+        *CONTINUED,
     ),
 }
 
@@ -47,7 +47,7 @@ def test_nothing_of_half_a_pair_is_lost(place: Callable[[Message], Sequence[Item
 
 def test_a_pair_that_the_first_prompt_lacks_is_told_whole() -> None:
     """Of what was said and not shown the calls are told too, not the words alone."""
-    log = log_of((began(CALL, result("the id", "it went well")), prompted(user("go")), *GOES_ON))
+    log = log_of((began(CALL, result("the id", "it went well")), prompted(user("go")), *CONTINUED))
     for text in ("plugh", "frobnicate", "quux", "it went well"):
         assert text in log
 
@@ -56,7 +56,7 @@ def test_a_pair_that_the_first_prompt_lacks_is_told_whole() -> None:
 def test_a_result_without_a_call_names_its_tool(before: tuple[Item, ...]) -> None:
     """Which tool a result is of is said also where no call of it is known."""
     orphan = Returned(position="p", at=1, id="c9", output="it went well", name="frobnicate")
-    assert "frobnicate" in log_of((began(user("go")), *before, orphan, *GOES_ON))
+    assert "frobnicate" in log_of((began(user("go")), *before, orphan, *CONTINUED))
 
 
 def test_what_each_prompt_shows_again_is_told_once() -> None:

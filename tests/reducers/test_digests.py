@@ -89,7 +89,7 @@ OTHER: dict[str, Any] = {
     "failure": LastFailure(seq=3, event=FAILED, asked=waiting(ASKED)),
     "limit": HIT,
     "unattended": True,
-    "unasked": True,
+    "no_request": True,
 }
 """Of each field another value than a run has that has just begun."""
 

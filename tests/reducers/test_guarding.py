@@ -46,7 +46,7 @@ class Scripted(msgspec.Struct, frozen=True, kw_only=True, tag_field="guard", tag
             return ()
         match self.says:
             case "warn":
-                return [Warn(code="w", saw={"own": own})]
+                return [Warn(code="w", measured={"own": own})]
             case "inject":
                 return [Inject(code="i", text="continue")]
             case "refuse":
@@ -252,7 +252,7 @@ def test_what_a_refusal_saw_is_recorded() -> None:
         def judge(self, own: int, state: RunState, place: Place) -> Iterable[Judgement]:
             if place == Place.ON_BATCH:
                 yield Refuse(
-                    code="quota", saw={"calls": own}, call="c1", metadata={"pending": False, "of": 3}
+                    code="quota", measured={"calls": own}, call="c1", metadata={"pending": False, "of": 3}
                 )
 
     scenario = Scenario({"guards": [{"guard": "counting"}]}, registry={"counting": Counting})

@@ -58,7 +58,7 @@ def test_what_loop_says() -> None:
         Stop(
             code="loop_detected",
             reason="two batches in a row called the same tools",
-            saw={"batches": 3, "window": 20},
+            measured={"batches": 3, "window": 20},
         )
     ] == watching.says(Place.AFTER_TOOLS)
 
@@ -114,7 +114,7 @@ def test_what_errors_says() -> None:
     """The stop has the code of consecutive errors, how many there were and how many are allowed."""
     (said,) = errors_after("f f f", 2).says(Place.ON_RESULTS)
     assert isinstance(said, Stop)
-    assert ("consecutive_errors", {"batches": 3, "allowed": 2}) == (said.code, said.saw)
+    assert ("consecutive_errors", {"batches": 3, "allowed": 2}) == (said.code, said.measured)
 
 
 def reading(rounds: str, batches: int = 2, scope: Any = "lineage", tools: tuple[str, ...] = ()) -> Watching:
@@ -184,9 +184,9 @@ def test_read_only_by_names() -> None:
 
 def test_what_read_only_says() -> None:
     """It injects its text with the number of batches."""
-    assert [Inject(code="read_only", text="read_only", saw={"count": 2}, values={"count": 2})] == reading(
-        "l l"
-    ).says(Place.ON_NUDGE)
+    assert [
+        Inject(code="read_only", text="read_only", measured={"count": 2}, values={"count": 2})
+    ] == reading("l l").says(Place.ON_NUDGE)
 
 
 BASH = (*TOOLS, Manifest(name="bash"), Manifest(name="acp_terminal"))
@@ -285,7 +285,7 @@ def test_what_pivot_says() -> None:
         Inject(
             code="pivot",
             text="pivot",
-            saw={"batches": 2, "allowed": 2},
+            measured={"batches": 2, "allowed": 2},
             values={"tool": "bash", "to": "acp_terminal"},
         )
     ] == pivoting("b b").says(Place.ON_NUDGE)

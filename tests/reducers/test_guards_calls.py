@@ -38,7 +38,7 @@ def test_keywords(case: Any, words: tuple[str, ...], text: str, word: int) -> No
     """A word that the text of an answer holds completes the run; it is named by its number."""
     watching = Watching(Keywords(words=words, case=case))
     watching.answer(text)
-    assert word == sum(int(said.saw["word"]) for said in watching.says(Place.ON_RESPONSE))
+    assert word == sum(int(said.measured["word"]) for said in watching.says(Place.ON_RESPONSE))
 
 
 def test_keywords_speaks_at_one_place() -> None:
@@ -60,7 +60,7 @@ def test_what_keywords_says() -> None:
         Stop(
             code="keyword",
             reason="the answer holds a word that ends the run",
-            saw={"word": 1},
+            measured={"word": 1},
             trigger=Trigger.COMPLETE,
             text="refused:stopped",
         )
@@ -132,7 +132,7 @@ def test_what_stop_on_tool_says() -> None:
     """It completes the run, with how many such calls there were."""
     (said,) = stopping("sls").says(Place.AFTER_TOOLS)
     assert isinstance(said, Stop)
-    assert ("stop_tool", {"calls": 2}, Trigger.COMPLETE) == (said.code, said.saw, said.trigger)
+    assert ("stop_tool", {"calls": 2}, Trigger.COMPLETE) == (said.code, said.measured, said.trigger)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,11 @@ def test_what_tool_cap_says() -> None:
     ids = watching.answer("", ("web", "{}"), ("web", "{}"))
     (said,) = watching.says(Place.ON_CALLS)
     assert isinstance(said, Stop)
-    assert ("stalled", {"calls": 2, "allowed": 1}, "refused:tool_cap") == (said.code, said.saw, said.text)
+    assert ("stalled", {"calls": 2, "allowed": 1}, "refused:tool_cap") == (
+        said.code,
+        said.measured,
+        said.text,
+    )
     for call in ids:
         watching.refuse(call)
     assert not watching.speaks(Place.ON_CALLS)

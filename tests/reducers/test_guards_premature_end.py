@@ -177,6 +177,6 @@ def test_premature_end_marks(mark: str) -> None:
 
 def test_what_premature_end_says() -> None:
     """It injects its text, and saw how many failures and how often it spoke before."""
-    assert [Inject(code="premature_end", text="premature_end", saw={"failures": 2, "before": 1})] == ending(
-        "f m told"
-    ).says(Place.ON_FINISHED)
+    assert [
+        Inject(code="premature_end", text="premature_end", measured={"failures": 2, "before": 1})
+    ] == ending("f m told").says(Place.ON_FINISHED)

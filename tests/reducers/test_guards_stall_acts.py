@@ -72,7 +72,9 @@ def test_stub_refers_to_nothing_that_is_gone() -> None:
 
 def stopped(watching: Watching, place: Place) -> list[tuple[Any, ...]]:
     return [
-        (each.code, each.text, *each.saw.values()) for each in watching.says(place) if isinstance(each, Stop)
+        (each.code, each.text, *each.measured.values())
+        for each in watching.says(place)
+        if isinstance(each, Stop)
     ]
 
 

@@ -27,21 +27,21 @@ def test_scopes_within_a_run(scope: str, steps: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "goes_on"),
+    ("scope", "continues"),
     [
         pytest.param("turn", True, id="turn"),
         pytest.param("run", True, id="run"),
         pytest.param("lineage", False, id="lineage inherits what the prefix spent"),
     ],
 )
-def test_scopes_across_a_fork(scope: str, goes_on: bool) -> None:
+def test_scopes_across_a_fork(scope: str, continues: bool) -> None:
     """In a fork a turn and the run count from the fork on, the lineage from the very start."""
     scenario = Scenario({"limits": [{"type": "token", "value": 40, "scope": scope}]})
     scenario.answer("", ("look", "{}"), usage=(20, 10))
     scenario.fork()
     scenario.result("c1")
     scenario.answer("done", usage=(5, 5))
-    assert ("COMPLETED" if goes_on else "BUDGET_EXCEEDED") == scenario.state.agent_state
+    assert ("COMPLETED" if continues else "BUDGET_EXCEEDED") == scenario.state.agent_state
 
 
 @pytest.mark.parametrize(

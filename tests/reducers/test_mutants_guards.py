@@ -31,7 +31,7 @@ def test_a_person_rejects_under_another_chain_than_the_one_that_asked() -> None:
     scenario.amend({"approvals": {"chain": [{"approver": "human", "timeout": 60}]}})
     scenario.approve(c1="reject")
     (refused,) = scenario.events(CallRefused)
-    assert ("rejected", {"link": 0}) == (refused.code, refused.saw)
+    assert ("rejected", {"link": 0}) == (refused.code, refused.measured)
 
 
 def test_a_run_records_the_versions_of_the_guards_that_are_installed() -> None:
@@ -59,7 +59,9 @@ def look(watching: Watching, arguments: str, error: ToolError | None = None) -> 
     (call,) = watching.answer("", ("look", arguments))
     watching.result(call, "it", error)
     return [
-        int(each.saw["count"]) for each in watching.says(Place.BEFORE_REQUEST) if isinstance(each, Remind)
+        int(each.measured["count"])
+        for each in watching.says(Place.BEFORE_REQUEST)
+        if isinstance(each, Remind)
     ]
 
 

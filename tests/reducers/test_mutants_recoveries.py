@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from refold.reducers.events import AnswerDiscarded, LimitNeared, ModelRequested, RetryScheduled
+from refold.reducers.events import LimitNeared, ModelRequested, ResponseDiscarded, RetryScheduled
 from refold.reducers.vocabulary import FailureClass
 from support.scenario import SECOND, Scenario
 
@@ -92,7 +92,7 @@ def test_each_empty_answer_has_its_number() -> None:
     scenario = Scenario({"empty": {"again": 2}})
     scenario.answer()
     scenario.answer()
-    assert [1, 2] == [event.count for event in scenario.events(AnswerDiscarded)]
+    assert [1, 2] == [event.count for event in scenario.events(ResponseDiscarded)]
 
 
 @pytest.mark.parametrize(

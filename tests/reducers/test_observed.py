@@ -22,9 +22,9 @@ def observe(
     *messages: Message,
     kept: tuple[tuple[int, int], ...] | None = None,
     after: tuple[int, ...] = (),
-    goes_on: bool = False,
+    continues: bool = False,
 ) -> list[str]:
-    fact = ContextObserved(at=scenario.at, kept=kept, after=after, why="compaction", goes_on=goes_on)
+    fact = ContextObserved(at=scenario.at, kept=kept, after=after, why="compaction", continues=continues)
     return scenario.feed(observed(scenario.state, fact, messages, SALT))
 
 
@@ -85,7 +85,7 @@ def test_the_model_may_be_asked_again_without_a_message() -> None:
     """
     scenario = Scenario(OBSERVED)
     scenario.answer("thinking")
-    decisions = observe(scenario, goes_on=True)
+    decisions = observe(scenario, continues=True)
     assert "state_changed from=WAITING_FOR_INPUT to=RUNNING trigger=answered code=went_on" in decisions
     assert [*OPENING, ("assistant", "thinking")] == scenario.seen()
 
@@ -125,7 +125,7 @@ def test_what_a_filter_stopped_is_a_finished_turn() -> None:
 @pytest.mark.parametrize(
     ("fact", "why"),
     [
-        pytest.param(ContextObserved(at=0, goes_on=True), "waits for no message", id="nothing waits"),
+        pytest.param(ContextObserved(at=0, continues=True), "waits for no message", id="nothing waits"),
         pytest.param(ContextObserved(at=0, after=(1,)), "differ in number", id="places without messages"),
     ],
 )
@@ -137,7 +137,7 @@ def test_what_cannot_have_been(fact: ContextObserved, why: str) -> None:
         scenario.feed(
             observed(
                 scenario.state,
-                ContextObserved(at=scenario.at, goes_on=fact.goes_on, after=fact.after),
+                ContextObserved(at=scenario.at, continues=fact.continues, after=fact.after),
                 (),
                 SALT,
             )

@@ -63,7 +63,7 @@ def test_by_class_delays(failures: list[FailureClass], expected: list[float]) ->
 
 
 @pytest.mark.parametrize(
-    ("failures", "goes_on"),
+    ("failures", "continues"),
     [
         pytest.param([RATE], True, id="its first"),
         pytest.param([RATE, RATE], False, id="its second is one too many"),
@@ -72,10 +72,10 @@ def test_by_class_delays(failures: list[FailureClass], expected: list[float]) ->
         pytest.param([RATE, BUSY, BUSY, BUSY], False, id="who have three"),
     ],
 )
-def test_by_class_attempts(failures: list[FailureClass], goes_on: bool) -> None:
+def test_by_class_attempts(failures: list[FailureClass], continues: bool) -> None:
     """A class's `attempts` are its own."""
     scenario = retrying(attempts=3, by_class={"rate_limit": {"attempts": 2}})
-    assert goes_on == fail(scenario, *failures)
+    assert continues == fail(scenario, *failures)
 
 
 @pytest.mark.parametrize(

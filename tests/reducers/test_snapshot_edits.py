@@ -83,7 +83,7 @@ MANY = dict.fromkeys(path for path in EVERYWHERE if path[1:2] in (("batch",), ("
 PATHS = [*(path for path in EVERYWHERE if path not in MANY), *list(MANY)[::31]]
 
 
-def goes_on(data: bytes, digested: Event) -> RunState | None:
+def continues(data: bytes, digested: Event) -> RunState | None:
     """The state that an engine would go on with; None: it folds the log instead."""
     try:
         state = folds.decode_snapshot(data)
@@ -94,7 +94,7 @@ def goes_on(data: bytes, digested: Event) -> RunState | None:
 
 def test_a_snapshot_that_nobody_edited_is_believed() -> None:
     """Else the tests below would show nothing."""
-    assert STATE == goes_on(json.dumps(SNAPSHOT).encode(), LOG[SEQ - 1])
+    assert STATE == continues(json.dumps(SNAPSHOT).encode(), LOG[SEQ - 1])
     assert 250 < len(PATHS)
 
 
@@ -107,5 +107,5 @@ def test_every_edit_is_refused(part: int) -> None:
     for path in PATHS[part::4]:
         for data in edited(path):
             tried += 1
-            assert goes_on(data, LOG[SEQ - 1]) in (None, STATE), path
+            assert continues(data, LOG[SEQ - 1]) in (None, STATE), path
     assert 150 < tried

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from refold.reducers.text import (
     TextCut,
+    blank_outside_think,
     clean,
     cut_output,
-    hollow,
     hours_minutes_seconds,
     label,
     preview_length,
@@ -180,7 +180,7 @@ def test_without_thinking(text: str, left: str) -> None:
 )
 def test_hollow(text: str, nothing: bool) -> None:
     """An answer is hollow when white space is all that is left of it without its thinking."""
-    assert nothing is hollow(text)
+    assert nothing is blank_outside_think(text)
 
 
 @pytest.mark.parametrize(

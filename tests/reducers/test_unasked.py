@@ -16,7 +16,7 @@ from support.scenario import SALT, Scenario
 
 ENDS = [
     "state_changed from=WAITING_FOR_TOOL to=RUNNING trigger=tools_done code=tools_done",
-    "state_changed from=RUNNING to=WAITING_FOR_INPUT trigger=ask code=unasked",
+    "state_changed from=RUNNING to=WAITING_FOR_INPUT trigger=ask code=no_request",
 ]
 
 
@@ -24,7 +24,7 @@ def ended(policy: dict[str, Any]) -> tuple[Scenario, list[str]]:
     """A run whose source ends with a result, and what was decided on that."""
     scenario = Scenario(policy)
     scenario.answer("I look", ("look", "{}"))
-    fact = ToolReturned(at=scenario.at, call="c1", unasked=True)
+    fact = ToolReturned(at=scenario.at, call="c1", no_request=True)
     return scenario, scenario.feed(composition.returned(scenario.state, fact, "ok", "look", "", SALT))
 
 
@@ -57,25 +57,25 @@ def test_a_message_goes_on() -> None:
     scenario, _ = ended({"preset": "observed"})
     scenario.say("go on")
     assert scenario.state.request is not None
-    assert not scenario.state.unasked
+    assert not scenario.state.no_request
 
 
 def test_what_the_source_shows_later_goes_on() -> None:
     """A source that grew has its run go on: the model was asked."""
     scenario, _ = ended({"preset": "observed"})
-    fact = ContextObserved(at=scenario.at, goes_on=True)
+    fact = ContextObserved(at=scenario.at, continues=True)
     scenario.feed(observed(scenario.state, fact, (), SALT))
     assert scenario.state.request is not None
-    assert not scenario.state.unasked
+    assert not scenario.state.no_request
 
 
 def test_a_message_at_the_end_is_not_asked_about() -> None:
     """A person's message that nothing followed is in the window, and the machine waits again."""
     scenario, _ = ended({"preset": "observed"})
-    fact = InputReceived(at=scenario.at, unasked=True)
+    fact = InputReceived(at=scenario.at, no_request=True)
     scenario.feed(composition.received(scenario.state, fact, "and?", SALT))
     assert AgentState.WAITING_FOR_INPUT is scenario.state.agent_state
-    assert scenario.state.unasked
+    assert scenario.state.no_request
     assert ("user", "and?") == scenario.seen()[-1]
 
 

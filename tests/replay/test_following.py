@@ -71,7 +71,7 @@ BROKEN: dict[str, dict[str, Any]] = {
     "of a newer refold": {"kind": "dreamt"},
     "other words": {"content": b"1"},
     "another instant": {"at": 1},
-    "of another kind": {"kind": "step_freed", "body": b'{"limit":"x"}', "content": None},
+    "of another kind": {"kind": "step_exempted", "body": b'{"limit":"x"}', "content": None},
 }
 
 

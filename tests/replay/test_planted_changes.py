@@ -124,7 +124,7 @@ CHANGES: list[tuple[int, dict[str, Any], type[Decision]]] = [
     (16, {"kept": ((1, 2), (5, 6))}, HistoryPruned),
     (16, {"reason": "whim"}, HistoryPruned),
     (26, {"guard": "another"}, GuardTripped),
-    (26, {"saw": {"repeats": 9, "allowed": 1}}, GuardTripped),
+    (26, {"measured": {"repeats": 9, "allowed": 1}}, GuardTripped),
     (27, {"why": Refusal.REJECTED}, CallRefused),
     (28, {"reason": "it was tired"}, StateChanged),
     (28, {"target": AgentState.COMPLETED, "trigger": Trigger.COMPLETE}, StateChanged),

@@ -173,7 +173,7 @@ def test_what_was_never_called_stays_uncalled() -> None:
     told.
     """
     log = testimony.logs()["two_tools_then_an_answer"][:5]
-    (effect, _), *_ = edits.goes_on(edits.chained(log)).effects
+    (effect, _), *_ = edits.continues(edits.chained(log)).effects
     name = getattr(effect, "name", "")
     other = replace(log[2], body=log[2].body.replace(f'"{name}"'.encode(), b'"act"', 1))
     assert log[2] != other

@@ -46,7 +46,7 @@ def _said_of_context() -> ContextObserved:
     scenario.answer("done")
     called = Message(role=Role.ASSISTANT, text=LONG, calls=(MessageCall("x", "look", "{}"),))
     joining = [called, Message(role=Role.TOOL, text=LONG, call="x"), Message(role=Role.USER, text=LONG)]
-    fact = ContextObserved(at=scenario.at, after=(0, 0, 2), kept=((1, 2),), why="compaction", goes_on=True)
+    fact = ContextObserved(at=scenario.at, after=(0, 0, 2), kept=((1, 2),), why="compaction", continues=True)
     return observed(scenario.state, fact, joining, SALT)
 
 

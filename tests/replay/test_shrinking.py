@@ -213,7 +213,7 @@ def _observing() -> tuple[list[SaltedFact], Log]:
         scenario.answer(f"answer {number}")
         scenario.say(f"question {number}")
     scenario.answer("the last")
-    fact = ContextObserved(at=scenario.at, kept=((2, 2), (5, 7)), after=(5,), goes_on=True)
+    fact = ContextObserved(at=scenario.at, kept=((2, 2), (5, 7)), after=(5,), continues=True)
     scenario.feed(observed(scenario.state, fact, [Message(role=Role.USER, text="joined")], SALT))
     log = told(scenario.log)
     return log, rederive(log)

@@ -55,7 +55,7 @@ CALLS = ("calls.id", "calls.name")
 SIZES: dict[str, tuple[str, ...]] = {
     "run_started": MESSAGES,
     "context_observed": MESSAGES,
-    "model_responded": (*SIZE, "blank", "hollow", "calls.complete", *CALLS),
+    "model_responded": (*SIZE, "blank", "blank_outside_think", "calls.complete", *CALLS),
     "model_failed": ("single", *(f"partial.{field}" for field in Size.__struct_fields__)),
     "tool_returned": (*SIZE, "output_bytes", "preview", "call"),
     "approval_answered": ("digest",),

@@ -48,7 +48,7 @@ async def test_of_a_fact_all_that_was_asked() -> None:
     assert ("response", "limit:token", ("unlimited",)) in said(found.opinions)
     assert ("on_repetition", "repetition", ("stop:repetition",)) in said(found.opinions)
     stop = next(one for one in found.opinions if one.who == "repetition")
-    assert {"repeats": 1, "allowed": 1} == stop.saw
+    assert {"repeats": 1, "allowed": 1} == stop.measured
     assert ("guard_tripped", "call_refused", "state_changed") == found.decisions
 
 
@@ -68,7 +68,7 @@ async def test_of_a_decision_what_was_asked_before_it() -> None:
     found = await why(store, run, tripped)
     assert "tool_returned" == found.fact_kind
     step = next(one for one in found.opinions if one.who == "limit:step")
-    assert (("reached",), {"used": 3, "op": ">=", "unit": "steps", "value": 3}) == (step.said, step.saw)
+    assert (("reached",), {"used": 3, "op": ">=", "unit": "steps", "value": 3}) == (step.said, step.measured)
     assert all(one.before <= tripped - found.fact - 1 for one in found.opinions)
     assert len(found.opinions) <= len((await why(store, run, found.fact)).opinions)
 

@@ -105,7 +105,7 @@ class Going(Struct, frozen=True):
     offer: tuple[Any, ...]
 
 
-def goes_on(stored: Sequence[Stored]) -> Going:
+def continues(stored: Sequence[Stored]) -> Going:
     """What an engine does next. Raises `RefoldError` where it says that it cannot go on."""
     state, contents = folded(stored)
     offer = state.setup.model, state.setup.settings, state.setup.address, state.setup.tools

@@ -99,7 +99,7 @@ class Ledger:
                 self._add("steps", self.fresh)
             case RetryScheduled(cause=cause):
                 self.again = cause != "stream"
-            case ContextOverflowed(gives_back=steps):
+            case ContextOverflowed(uncounted_steps=steps):
                 self._add("steps", -steps)
             case ModelResponded(calls=calls) if calls and {call.name for call in calls} <= self.free_tools:
                 self._add("free", 1)

@@ -82,7 +82,7 @@ def act(number: int, call: str, reply: str = "R") -> dict[str, Any]:
     }
 
 
-def saw(number: int, call: str, **observation: Any) -> dict[str, Any]:
+def measured(number: int, call: str, **observation: Any) -> dict[str, Any]:
     content = [{"type": "text", "text": f"out {call}"}]
     return {
         "id": f"e{number}",
@@ -116,8 +116,8 @@ V1_EVENTS = [
     USER | {"source": "user"},
     act(2, "c1"),
     act(3, "c2"),
-    saw(4, "c1"),
-    saw(5, "c2", exit_code=2),
+    measured(4, "c1"),
+    measured(5, "c2", exit_code=2),
 ]
 
 

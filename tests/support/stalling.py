@@ -41,7 +41,7 @@ def stalling(calls: str, **config: Any) -> Watching:
 
 def warned(watching: Watching) -> list[tuple[str, str, int]]:
     said = watching.says(Place.BEFORE_REQUEST)
-    assert all(isinstance(each, Remind) and each.values == each.saw for each in said)
+    assert all(isinstance(each, Remind) and each.values == each.measured for each in said)
     return [
         (each.text.removeprefix("stall:"), str(each.values["tool"]), int(each.values["count"]))
         for each in said

@@ -293,7 +293,7 @@ class Driver:
             else (),
             kept=None if pending or choice % 2 else ranges_of(n for n in numbers if n not in gone),
             why="compaction",
-            goes_on=state.asked_at is not None and state.batch is None and choice % 3 != 1,
+            continues=state.asked_at is not None and state.batch is None and choice % 3 != 1,
         )
         return observed(state, fact, said, self.salt)
 

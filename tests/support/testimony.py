@@ -42,9 +42,9 @@ _ANSWER = {
     "response_id",
     "sent",
     "retry_wait",
-    "starts_over",
+    "replaces_partial",
 }
-_FAILURE = {"failure", "status", "retry_after", "partial_calls", "starts_over"}
+_FAILURE = {"failure", "status", "retry_after", "partial_calls", "replaces_partial"}
 _SETUP = {
     "policy",
     "model",
@@ -62,18 +62,18 @@ _SETUP = {
 BODY: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "run_started": frozenset(
-            {*_SETUP, "unknown", "agent", "parent", "environment", "task", "unasked", "rules"}
+            {*_SETUP, "unknown", "agent", "parent", "environment", "task", "no_request", "rules"}
         ),
         "run_forked": frozenset({*_SETUP, "run", "by", "results", "downtime", "unknown"}),
         "model_responded": frozenset({*_RESULT, *_ANSWER, "calls.provider_id", "calls.refused"}),
         "model_failed": frozenset({*_RESULT, *_FAILURE}),
         "tool_returned": frozenset(
-            {"error", "cut", "output_bytes", "duration", "unknown", "unasked", "refused_by"}
+            {"error", "cut", "output_bytes", "duration", "unknown", "no_request", "refused_by"}
         ),
         "doubt_resolved": frozenset({"by", "doubt", "reconciled", "unknown"}),
-        "input_received": frozenset({"by", "unasked", "unknown"}),
+        "input_received": frozenset({"by", "no_request", "unknown"}),
         "approval_answered": frozenset({"by", "answers", "unknown"}),
-        "context_observed": frozenset({"after", "kept", "why", "goes_on", "unasked", "unknown"}),
+        "context_observed": frozenset({"after", "kept", "why", "continues", "no_request", "unknown"}),
         "summary_returned": frozenset({*_RESULT, "model"}),
         "child_ended": frozenset({"run", "agent_state", "head_seq", "head_hash", "usage", "cost_nanousd"}),
         "cancel_requested": frozenset({"by", "unknown"}),
@@ -192,7 +192,7 @@ def some(random: Random, count: int, most: int = 1) -> list[tuple[tuple[Record, 
 def goes_on_otherwise(log: tuple[Record, ...], made: Edited) -> bool:
     """Whether an engine would do something else next, and not say that it cannot."""
     try:
-        return edits.goes_on(edits.chained(log)) != edits.goes_on(made.stored())
+        return edits.continues(edits.chained(log)) != edits.continues(made.stored())
     except RefoldError:
         return False
 

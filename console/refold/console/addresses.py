@@ -17,7 +17,7 @@ from refold.reducers.source_marks import PARENT_LABEL
 from refold.replay import figures
 from refold.replay.cuts import request_of, span_of
 from refold.replay.reader import event_of
-from refold.replay.summary import goes_on_in
+from refold.replay.summary import continued_in
 from refold.store.protocol import Head, Store, Stored, UnknownRun
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ async def without_grown(store: Store, runs: Sequence[tuple[str, int]]) -> list[t
     here, left = {run for run, _ in runs}, list[tuple[str, int]]()
     for run, size in runs:
         with suppress(Damaged, CannotJudge, UnknownRun):  # reported when the run is read
-            if await goes_on_in(store, run) in here:
+            if await continued_in(store, run) in here:
                 continue
         left.append((run, size))
     if grown := len(runs) - len(left):

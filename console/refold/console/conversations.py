@@ -17,7 +17,7 @@ from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay.doubts import ChildRuns, NamedDoubt
 from refold.replay.reader import NO_GUARDS, Follower, event_of, follow, stored_events
 from refold.replay.source_words import SourceEnd
-from refold.replay.summary import RunSummary, goes_on_in, summary
+from refold.replay.summary import RunSummary, continued_in, summary
 from refold.store.protocol import Store, UnknownRun
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Kin:
             known = Conversations(store)
             parent = await known.parent_of(this)
             beside = await known.of(this.format, this.key, this.run)
-            older = {run for run in beside if await goes_on_in(store, run) == this.run}
+            older = {run for run in beside if await continued_in(store, run) == this.run}
             calls |= await self._find_imported_children(known, this, older)
         found = [await _child(store, run, call) for run, call in calls.items()]
         return parent, tuple(child for _, child in sorted(found, key=lambda each: (each[0], each[1].run)))

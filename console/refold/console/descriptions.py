@@ -111,7 +111,7 @@ def end_text(about: RunSummary) -> str:
     """Render how a run ended, by its source if that is recorded: `finished`, `MAX_STEPS (step_limit)`."""
     if not about.source_end:
         return standing(about.agent_state, about.code if about.agent_state not in SUCCESSFUL else None)
-    brief = SourceEnd(end=about.source_end, run=about.goes_on_in).brief(len(about.unanswered))
+    brief = SourceEnd(end=about.source_end, run=about.continued_in).brief(len(about.unanswered))
     brief += f", {figures.quantity(about.lost, 'place')} lost" if about.lost else ""
     # An end that refold decided is always displayed.
     return line(f"{brief} ({about.agent_state})" if about.code else brief)

@@ -14,7 +14,7 @@ from refold.importers.derivation.log import Derived, TranscriptOrigin
 from refold.reducers import codec
 from refold.reducers import events as ev
 from refold.reducers.errors import CannotJudge, Damaged
-from refold.reducers.source_marks import END, GOES_ON
+from refold.reducers.source_marks import CONTINUED, END
 from refold.reducers.state import RunState
 from refold.replay.kinds.table import texts_of
 from refold.replay.reader import event_of, stored_events
@@ -35,7 +35,7 @@ _NOTHING: frozenset[str] = frozenset()
 _SALTED = frozenset({"view", "state", "guards"})
 """Fields that depend on the salts of payloads. Two imports of one source differ in them, and in digests."""
 
-_OF_THE_FILE = frozenset({"run", "parent", "labels", "source", "position", "unasked"})
+_OF_THE_FILE = frozenset({"run", "parent", "labels", "source", "position", "no_request"})
 """Fields that differ between files of one conversation: runs, the file, positions in it, whether it ends
 there.
 """
@@ -172,7 +172,7 @@ class ImportedLog(msgspec.Struct):
         self.marks.append(self.mark(stored.seq, stored.at, _encode(stored)))
         self.parent = event.parent if isinstance(event, ev.RunStarted) else self.parent
         says = event.what if isinstance(event, ev.SourceRecorded) else ""
-        supersedes = says.startswith(END + GOES_ON)
+        supersedes = says.startswith(END + CONTINUED)
         if isinstance(event, ev.SourceRecorded) and says.startswith(END) and not supersedes:
             self.ends.append(stored.seq)
             self.files.add(event.source)
@@ -222,13 +222,13 @@ def _encode(stored: Stored) -> codec.Encoded:
     return codec.Encoded(stored.kind, stored.body, stored.content)
 
 
-How = Literal["goes_on", "ends_before", "same", "differs", "unknown"]
+How = Literal["continues", "ends_before", "same", "differs", "unknown"]
 
 
 class Relation(msgspec.Struct, frozen=True, kw_only=True):
     """How a derived run relates to `run`, which was imported before. Both are equal up to its event `upto`.
 
-    The derived run `goes_on` where the source of `run` ended; it `ends_before` events that `run` has in
+    The derived run `continues` where the source of `run` ended; it `ends_before` events that `run` has in
     addition; it is the `same` conversation in another file; or it `differs` after `upto`. `unknown`: `run`
     cannot be read to its end.
     """
@@ -307,7 +307,7 @@ class EarlierImport:
 
 _HOW: Mapping[tuple[bool, bool], How] = {
     (True, True): "same",
-    (True, False): "goes_on",
+    (True, False): "continues",
     (False, True): "ends_before",
     (False, False): "differs",
 }
@@ -328,7 +328,7 @@ async def record_successor(store: Store, related: Relation, origin: TranscriptOr
             source=origin.sha256,
             position="",
             seq=related.upto or None,
-            what=f"{END}{GOES_ON}{run}",
+            what=f"{END}{CONTINUED}{run}",
         )
 
     await annotate(store, related.run, note, patience=LEASE_SECONDS)  # another import ends soon
@@ -337,7 +337,7 @@ async def record_successor(store: Store, related: Relation, origin: TranscriptOr
 def sentence(related: Relation) -> str:
     """Describe a relation in a phrase."""
     match related.how:
-        case "goes_on":
+        case "continues":
             return f"continues {related.run} after its e{related.upto}"
         case "ends_before":
             return f"ends at e{related.upto} of {related.run}, which continues"

@@ -228,7 +228,7 @@ async def _record_relations(
     for beside in others:
         related = beside.relate()
         found += [related] if related is not None else []
-        if related is not None and related.how == "goes_on" and (new or not beside.ended.run):
+        if related is not None and related.how == "continues" and (new or not beside.ended.run):
             with suppress(CannotJudge, Damaged):  # a log that cannot be folded gets no successor
                 if await _damage(store, related.run):
                     continue  # an edited log is not appended to

@@ -128,7 +128,7 @@ async def _view(store: Store, run: str, upto: int | None) -> View:
     imported = await _is_imported(store, run)
     answer, later = await _answer(store, run, state.seq)
     whole = hash_request(asked, state, request)
-    sent, unknown = _UNASKED if state.unasked else _compare_digest(answer, whole)
+    sent, unknown = _UNASKED if state.no_request else _compare_digest(answer, whole)
     return View(
         run=run,
         seq=state.seq,
@@ -138,7 +138,7 @@ async def _view(store: Store, run: str, upto: int | None) -> View:
         request=request,
         sent=sent,
         unknown_why=unknown,
-        asked=not state.unasked,
+        asked=not state.no_request,
         tools_known=bool(state.setup.tools) or not imported,
         settings_known=bool(request.settings) or not imported,
         system_known=SYSTEM_LABEL not in state.setup.labels,
@@ -152,7 +152,7 @@ def _request(state: RunState) -> ModelRequested | None:
     """Return the request made after this event; for an imported run without one in its source, the one it
     would be.
     """
-    if state.unasked:
+    if state.no_request:
         return ModelRequested(step=state.spent.steps + 1, attempt=1, view="", messages=(), input_tokens=0)
     asks = any(isinstance(each, CallModel) for each in next_effects(state))
     return state.request.event if asks and state.request else None
@@ -169,7 +169,7 @@ async def _last_request(store: Store, run: str, upto: int | None) -> tuple[RunSt
     noted, lacks = dict[str, None](), list[str]()
     async for stored, event in events(store, run, upto):
         state = fold_event(state, stored, event, NO_GUARDS)
-        ends = isinstance(event, StateChanged) and state.unasked
+        ends = isinstance(event, StateChanged) and state.no_request
         if isinstance(event, SourceRecorded) and event.what == NO_SUMMARY:
             noted[LACKS[event.what]] = None
         if isinstance(event, ModelRequested) or ends:
@@ -220,9 +220,9 @@ def _compare_digest(answer: tuple[Stored, ModelResponded] | None, whole: SentHas
 
 def _tell_view(screen: Screen, found: View) -> None:
     tries = f", attempt {found.attempt}" if found.attempt > 1 else ""
-    asked, saw = ("asked", "saw") if found.asked else ("not asked", "would have seen")
+    asked, verb = ("asked", "saw") if found.asked else ("not asked", "would have seen")
     screen.heading(
-        f"run {found.run}, turn {found.step}{tries}, {asked} at event {found.seq}: what {found.model} {saw}"
+        f"run {found.run}, turn {found.step}{tries}, {asked} at event {found.seq}: what {found.model} {verb}"
     )
     for number, message in enumerate(found.request.messages, 1):
         screen.say()
@@ -356,17 +356,17 @@ def _tell(screen: Screen, found: Reasons) -> None:
 def _row(opinion: Opinion, found: Reasons) -> list[str]:
     # Evaluations before the n-th decision are listed beside the event of that decision.
     before = f"e{found.fact + 1 + opinion.before}"
-    return [before, opinion.place, opinion.who, ", ".join(opinion.said), _render_measured(opinion.saw)]
+    return [before, opinion.place, opinion.who, ", ".join(opinion.said), _render_measured(opinion.measured)]
 
 
-def _render_measured(saw: Mapping[str, str | int]) -> str:
+def _render_measured(measured: Mapping[str, str | int]) -> str:
     """Render `3 of 12 steps` as the report does; for a guard, its own numbers."""
-    used, unit, value = saw.get("used"), saw.get("unit"), saw.get("value")
+    used, unit, value = measured.get("used"), measured.get("unit"), measured.get("value")
     if not isinstance(used, int) or unit not in set(LimitUnit):
-        return " ".join(f"{key}={value}" for key, value in saw.items())
+        return " ".join(f"{key}={value}" for key, value in measured.items())
     of = LimitUnit(unit)
     amount = figures.amount(used, of)
     if not isinstance(value, int):
         return f"{amount}, unlimited"
-    told = figures.at_least(amount.removesuffix(f" {of}"), bool(saw.get("unknown")))
+    told = figures.at_least(amount.removesuffix(f" {of}"), bool(measured.get("unknown")))
     return f"{told} of {figures.amount(value, of)}"

@@ -89,7 +89,7 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
     def _facts(self, state: RunState, parent: str, hashed: bytes) -> list[Maker]:
         # At the end of an imported run no operator is waited for: the fork sends a request, with the message
         # in its prompt.
-        waits = state.agent_state.awaits_operator and not state.unasked
+        waits = state.agent_state.awaits_operator and not state.no_request
         if waits and self.say:
             _refuse_message(state)
 

@@ -17,7 +17,7 @@ from refold.reducers.messages import Usage
 from refold.reducers.pending import unseen
 from refold.reducers.policy import text_of
 from refold.reducers.state import RunState
-from refold.reducers.text import render, starts_over
+from refold.reducers.text import render, replaces_partial
 from refold.reducers.vocabulary import FailureClass, ToolError, Unknown
 
 _SERVED = (CallModel, RunTool, Reconcile)
@@ -152,7 +152,7 @@ def model_responded(work: Work, reply: Reply, sent: SentHash) -> Maker:
         request=work.effect.seq,
         stop=reply.stop,
         stop_raw=reply.stop_raw,
-        starts_over=_starts_over(work, reply.text),
+        replaces_partial=_starts_over(work, reply.text),
         usage=reply.usage or Usage(),
         cost_nanousd=reply.cost_nanousd,
         model=reply.model,
@@ -193,7 +193,7 @@ def model_failed(
         status=error.status,
         retry_after=error.retry_after,
         partial_calls=begun,
-        starts_over=_starts_over(work, partial),
+        replaces_partial=_starts_over(work, partial),
         usage=(refused.usage if refused else None) or Usage(),
         cost_nanousd=refused.cost_nanousd if refused else None,
         duration=work.stopwatch(),
@@ -258,7 +258,7 @@ def _starts_over(work: Work, text: str) -> bool:
     state = work.state
     if not state.parts or state.summary is not None:
         return False
-    return starts_over(words_in(work.journal.contents, state.parts), text)
+    return replaces_partial(words_in(work.journal.contents, state.parts), text)
 
 
 def _make_failed(fact: ev.ModelFailed, said: str, partial_text: str) -> Maker:

@@ -244,15 +244,15 @@ class Run:
         return self._background
 
     async def _drive(self) -> None:
-        goes_on = True
+        continues = True
         try:
             async with pace().joined():
-                while goes_on:
+                while continues:
                     async with self._engage(self._make_resumption, self._runtime.lease) as loop:
                         await loop.drive()
                         journal = loop.journal
                         self._result = result_of(loop.state, journal.contents, journal.conversation.messages)
-                    goes_on = bool(self._inbox)  # input that arrived while the lease was released
+                    continues = bool(self._inbox)  # input that arrived while the lease was released
         except BaseException:
             self._forget()
             raise
@@ -260,14 +260,14 @@ class Run:
             self._audience.close()
 
     async def _leave(self) -> None:
-        goes_on = True
+        continues = True
         try:
-            while goes_on:
+            while continues:
                 async with self._engage(partial(self._make_resumption, unattended=True), BRIEF) as loop:
                     await loop.leave()
                     # This loop only records; a later `result()` needs one that drives.
                     self._state, self._loop = self.state, None
-                goes_on = bool(self._inbox)
+                continues = bool(self._inbox)
         except BaseException:
             self._forget()
             raise
@@ -314,8 +314,8 @@ class Run:
         resumes = resumed if runtime.resumes else None
         loop = self._loop = Driver(state, journal, runtime, self._audience, self._late, resumes)
         loop.introduced = self._opening is not None  # by the fact with which it begins
-        goes_on = not state.ended and (state.asked_at is None or self._inbox)
-        if self._opening is None and goes_on:
+        continues = not state.ended and (state.asked_at is None or self._inbox)
+        if self._opening is None and continues:
             loop.resume()
         self._opening = None
         for make in first:

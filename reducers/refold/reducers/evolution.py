@@ -97,7 +97,7 @@ def state_digest(state: RunState) -> ev.StateDigested:
 _FIELDS_1 = (
     "seq", "at", "fact_at", "agent_state", "came_from", "messages", "spent", "lineage", "origin", "turn", "step", "model",
     "parts", "failed_at", "overflowed", "eased", "pruned_by", "deferred", "summary", "summed_up", "approval", "observed",
-    "request", "batch", "backoff", "asked_at", "stopping", "answer", "failure", "limit", "unattended", "unasked",
+    "request", "batch", "backoff", "asked_at", "stopping", "answer", "failure", "limit", "unattended", "no_request",
 )  # fmt: skip
 _OF_SPENT_1 = (
     "steps", "requests", "calls", "usage", "cost_nanousd", "unpriced", "retry_wait", "person_wait", "downtime", "tally",

@@ -26,7 +26,7 @@ from refold.reducers.patterns import is_object
 from refold.reducers.pending import asks_anew, left_open
 from refold.reducers.policy import Overflow, Policy, passes_of, text_of
 from refold.reducers.state import RunState
-from refold.reducers.text import hollow, render
+from refold.reducers.text import blank_outside_think, render
 from refold.reducers.vocabulary import SOURCE_LABEL, UNMETERED, Role, Unknown
 from refold.reducers.window import refs
 
@@ -262,7 +262,7 @@ def _answer(fact: ev.ModelResponded, answer: ev.Answer, policy: Policy, salt: by
         "calls": tuple([_call(call, arguments) for call, arguments in made]),
         "size": measured(policy, text, answer.reasoning, named, digest),
         "blank": not text or text.isspace(),
-        "hollow": hollow(text),
+        "blank_outside_think": blank_outside_think(text),
     }
 
 
@@ -327,7 +327,7 @@ def _only_of_imports(state: RunState, fact: ev.Fact) -> str:
     """Return the claim of a live run's fact that only an import can make; "" without one."""
     if SOURCE_LABEL in (fact.labels if isinstance(fact, ev.RunStarted) else state.setup.labels):
         return ""
-    if fact.unknown or getattr(fact, "unasked", False):
+    if fact.unknown or getattr(fact, "no_request", False):
         answers = isinstance(fact, ev.ModelResponded | ev.SummaryReturned | ev.ChildEnded)
         if not answers or not UNMETERED.issuperset(fact.unknown):
             return _OWN

@@ -74,7 +74,7 @@ BRANCH_LABEL = "source.branch"
 FORK_LABEL = "source.fork"
 """The label with the position in the source of the last row that such a run shares with the other."""
 
-GOES_ON = "goes_on:"
+CONTINUED = "continued:"
 """The mark of an end, after `END`: a later import has the rest, in the run with the id that follows."""
 
 _PARTIAL = "usage partial"

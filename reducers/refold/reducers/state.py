@@ -203,7 +203,7 @@ class LastAnswer(Remembered[ev.ModelResponded], frozen=True, kw_only=True):
     @property
     def blank(self) -> bool:
         """Whether it has no visible text. For a grace request, text of only reasoning tags counts as none."""
-        return self.event.blank or (self.asked.purpose == "grace" and self.event.hollow)
+        return self.event.blank or (self.asked.purpose == "grace" and self.event.blank_outside_think)
 
     @property
     def silent(self) -> bool:
@@ -266,7 +266,7 @@ class RunState(Value, frozen=True, kw_only=True):
     first failed. `overflowed`: the context was too long and the next request is not made yet; `eased`: the
     window was cut since. `pruned_by`: the compaction step whose summary arrived since the last request.
     `summed_up`: the result of the requested summary. `deferred`: a limit that ends the run after the batch.
-    `unattended`: the last writer started no effects. `unasked`: the source of an imported run ends here,
+    `unattended`: the last writer started no effects. `no_request`: the source of an imported run ends here,
     before a request that it does not record.
     """
 
@@ -306,7 +306,7 @@ class RunState(Value, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     guards: tuple[Watch, ...] = ()
     unattended: bool = False
-    unasked: bool = False
+    no_request: bool = False
 
     @property
     def policy(self) -> Policy:

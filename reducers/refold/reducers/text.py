@@ -209,13 +209,13 @@ def without_thinking(text: str) -> str:
 _CHANCE = 8  # characters; a shorter common beginning may be chance
 
 
-def starts_over(before: str, text: str) -> bool:
+def replaces_partial(before: str, text: str) -> bool:
     """Return whether a text that should continue `before` repeats all of it from the beginning."""
     begun = before.strip()
     return len(begun) >= _CHANCE and text.lstrip().startswith(begun)
 
 
-def hollow(text: str) -> bool:
+def blank_outside_think(text: str) -> bool:
     """Return whether the text is blank apart from its thinking."""
     words = text.lstrip()
     return not words or (words.startswith("<think>") and not without_thinking(words).strip())

@@ -9,8 +9,8 @@ import msgspec
 from refold.reducers import events as ev
 from refold.reducers.source_marks import (
     CALL_UNREAD,
+    CONTINUED,
     END,
-    GOES_ON,
     INFERRED,
     LEFT_BRANCH,
     SUBAGENT_ROWS,
@@ -135,8 +135,8 @@ def _totals(line: str) -> SourceTotals | None:
 class SourceEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How the source ended an imported run.
 
-    `end` is `finished`, `limit:steps`, …, `goes_on`; "" if unknown. `said` is the source's own text, None if
-    erased. For `goes_on`, events up to `after` are shared with the run `run`, which continues it.
+    `end` is `finished`, `limit:steps`, …, `continues`; "" if unknown. `said` is the source's own text, None
+    if erased. For `continues`, events up to `after` are shared with the run `run`, which continues it.
     """
 
     end: str = ""
@@ -192,7 +192,7 @@ def unanswered(state: RunState) -> tuple[str, ...]:
 def list_end_fields(state: RunState, end: SourceEnd) -> dict[str, Any]:
     """Return the summary fields about the source's end: code, sentence, and what was left open."""
     calls = unanswered(state)
-    says = {"source_end": end.end, "source_says": end.sentence(calls), "goes_on_in": end.run}
+    says = {"source_end": end.end, "source_says": end.sentence(calls), "continued_in": end.run}
     return {**says, "unanswered": calls}
 
 
@@ -222,8 +222,8 @@ def source_end(stored: Stored, event: ev.Event, before: SourceEnd) -> SourceEnd:
 
 
 def _parse_end(event: ev.SourceRecorded, end: str, *, erased: bool) -> SourceEnd:
-    if end.startswith(GOES_ON):
-        return SourceEnd(end="goes_on", run=end.removeprefix(GOES_ON), after=event.seq or 0)
+    if end.startswith(CONTINUED):
+        return SourceEnd(end="continues", run=end.removeprefix(CONTINUED), after=event.seq or 0)
     if erased:
         return SourceEnd(end=end, said=None)
     first = event.content.text.partition("\n")[0] if event.content else ""

@@ -41,8 +41,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     if the cost is unknown, a lower bound if `unpriced` responses have no known price. `uncounted` responses
     lack token counts; `unmarked` results have no recorded status; `lost` records of the source may be missing
     from the log. `source_end` is how the source ended an imported run, `source_says` the same as a sentence,
-    `goes_on_in` the run that continues it. `unanswered` lists the calls without a result, `source_totals` the
-    source's own counts, and `environment` who ran it and when. A fork continues from event `forked_at` of
+    `continued_in` the run that continues it. `unanswered` lists the calls without a result, `source_totals`
+    the source's own counts, and `environment` who ran it and when. A fork continues from event `forked_at` of
     `forked_from`. `damaged` is the error at which reading the log stopped.
     """
 
@@ -71,7 +71,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     forked_at: int = 0
     source_end: str = ""
     source_says: str = ""
-    goes_on_in: str = ""
+    continued_in: str = ""
     unanswered: tuple[str, ...] = ()
     source_totals: SourceTotals | None = None
     environment: Environment = Environment()
@@ -178,7 +178,7 @@ def task_of(started: ev.RunStarted, excerpt: int | None = EXCERPT) -> str | None
     return started.content.messages[-1].text[:excerpt] if started.content else None
 
 
-async def goes_on_in(store: Store, run: str) -> str:
+async def continued_in(store: Store, run: str) -> str:
     """Return the run that continues an imported one after its source grew; "" for none.
 
     Only the last events are searched, because an import writes it at the end. Raises `Damaged`.

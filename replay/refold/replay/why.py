@@ -38,9 +38,9 @@ IGNORED = "cannot know, ignored"
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     """Verdict of one limit or guard, taken before decision number `before` (0: the first).
 
-    `said` holds codes: `allowed`, or why there was no verdict. `saw` holds the numbers and names it judged
-    by, a limit's in its unit (`unknown`: the number of responses without counts). `own` is a guard's memory,
-    with digests instead of texts.
+    `said` holds codes: `allowed`, or why there was no verdict. `measured` holds the numbers and names that it
+    judged by, a limit's in its unit (`unknown`: the number of responses without counts). `own` is a guard's
+    memory, with digests instead of texts.
     """
 
     who: str
@@ -48,7 +48,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     before: int
     version: int = 1
     said: tuple[str, ...] = (ALLOWED,)
-    saw: dict[str, str | int] = {}
+    measured: dict[str, str | int] = {}
     own: Any = None
 
 
@@ -140,15 +140,15 @@ def _of_limit(limit: Limit, state: RunState, place: str, before: int) -> Opinion
     said = (
         "unlimited" if most is None else "reached" if trips(limit, amount) else unknown if lacks else ALLOWED
     )
-    saw: dict[str, str | int] = {"used": amount, "op": limit.op, "unit": limit.unit}
+    measured: dict[str, str | int] = {"used": amount, "op": limit.op, "unit": limit.unit}
     if lacks:
-        saw["unknown"] = lacks
+        measured["unknown"] = lacks
     return Opinion(
         who=f"limit:{name_of(limit)}",
         place=place,
         before=before,
         said=(said,),
-        saw=saw if most is None else {**saw, "value": most},
+        measured=measured if most is None else {**measured, "value": most},
     )
 
 
@@ -163,7 +163,7 @@ def _of_guard(watch: Watch, state: RunState, place: Place, before: int) -> Opini
         before=before,
         version=watch.version,
         said=tuple(f"{type(one).__name__.lower()}:{one.code}" for one in judgements) or (ALLOWED,),
-        saw={key: value for one in judgements for key, value in one.saw.items()},
+        measured={key: value for one in judgements for key, value in one.measured.items()},
         own=msgspec.to_builtins(watch.own),
     )
 

@@ -133,7 +133,7 @@ def _stop(case: Case, said: dict[str, Any] | None) -> str | None:
 
 def _streak(case: Case) -> int:
     tripped = _run(case, _silent(case, "errors", {"rounds": 1}) or {}).of(GuardTripped)
-    return int(tripped[-1].saw["batches"]) if tripped else 0
+    return int(tripped[-1].measured["batches"]) if tripped else 0
 
 
 def _run(case: Case, said: Mapping[str, Any]) -> Replayer:

@@ -63,7 +63,7 @@ class Packer:
             self._number(opinion.place),
             self._number(opinion.who),
             self._number(", ".join(opinion.said)),
-            tuple((self._number(key), value) for key, value in opinion.saw.items()),
+            tuple((self._number(key), value) for key, value in opinion.measured.items()),
             figures.shorten(own, _MOST),
         )
 

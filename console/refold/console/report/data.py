@@ -170,7 +170,7 @@ class PackedOpinion(msgspec.Struct, frozen=True, array_like=True):
     place: int
     who: int
     said: int
-    saw: tuple[tuple[int, str | int], ...] = ()
+    measured: tuple[tuple[int, str | int], ...] = ()
     own: str = ""
 
 

@@ -161,7 +161,7 @@ class Derivation:
         """Advance to the request that `asked` replies to, or to the end of the source."""
         items, self._gap = self._gap, []
         if not self._log.state.seq:
-            self._begin(items, asked, unasked=asked is None and cancel is None)
+            self._begin(items, asked, no_request=asked is None and cancel is None)
             if cancel is not None:
                 facts.write_cancellation(self._log, cancel)
                 facts.write_cancelled_request(self._log, cancel)
@@ -197,14 +197,14 @@ class Derivation:
             return "unequal"
         return "changed" if plan.change else "equal"
 
-    def _begin(self, items: list[Item], asked: Reply | None, *, unasked: bool) -> None:
+    def _begin(self, items: list[Item], asked: Reply | None, *, no_request: bool) -> None:
         start = derive_window(items)
         began = next((each for each in items if isinstance(each, RunBegan)), RunBegan(position="", key=""))
         model = began.model or (asked.model if isinstance(asked, Answered) else "")
         at = find_start_time(items, asked)
         seq = self._log.write_fact(
             lambda _, at, salt: composition.started(
-                self._make_start(began, at, model, start, unasked=unasked), start.messages, salt
+                self._make_start(began, at, model, start, no_request=no_request), start.messages, salt
             ),
             Item(began.position, at),
             *start.messages,
@@ -240,7 +240,7 @@ class Derivation:
         return "" if recorded else unit.rest
 
     def _make_start(
-        self, began: RunBegan, at: int, model: str, start: FirstWindow, *, unasked: bool
+        self, began: RunBegan, at: int, model: str, start: FirstWindow, *, no_request: bool
     ) -> RunStarted:
         labels = {
             SOURCE_LABEL: self._origin.format,
@@ -262,7 +262,7 @@ class Derivation:
             parent=self._parent,
             labels={**began.labels, **labels},
             task=start.task,
-            unasked=unasked,
+            no_request=no_request,
             unknown=_UNSAID,
         )
 

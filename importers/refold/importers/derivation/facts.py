@@ -229,8 +229,8 @@ def write_failure(log: Writer, item: RequestFailed) -> None:
     log.record(item, seq)
 
 
-def write_result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = False) -> None:
-    """Write a result; `unasked`: no later request is recorded, for example because a user message follows."""
+def write_result(log: Writer, item: Returned, pair: Paired, *, no_request: bool = False) -> None:
+    """Write a result; `no_request`: no later request is recorded, as when a user message follows."""
     unknown = () if item.marked else (Unknown.ERRORS,)
     seq = log.write_fact(
         lambda state, at, salt: composition.returned(
@@ -240,7 +240,7 @@ def write_result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = F
                 call=pair.call,
                 error=item.error,
                 duration=item.duration,
-                unasked=unasked,
+                no_request=no_request,
                 refused_by=item.refused_by,
                 unknown=unknown,
             ),
@@ -257,18 +257,18 @@ def write_result(log: Writer, item: Returned, pair: Paired, *, unasked: bool = F
         log.diagnose(pair.code, pair.problem, item, seq=seq)
 
 
-def write_missing_result(log: Writer, call: str, item: Item, *, unasked: bool = False) -> None:
+def write_missing_result(log: Writer, call: str, item: Item, *, no_request: bool = False) -> None:
     """Write that a call has no result although the conversation continued, at the time of `item`.
 
-    After an interruption by the user, the call was cancelled; otherwise its outcome is unknown. `unasked` is
-    as in `write_result`.
+    After an interruption by the user, the call was cancelled; otherwise its outcome is unknown. `no_request`
+    is as in `write_result`.
     """
     stopped = isinstance(item, Cancelled)
     error, unknown = (ToolError.CANCELLED, ()) if stopped else (None, (Unknown.RESULT,))
     seq = log.write_fact(
         lambda state, at, salt: composition.returned(
             state,
-            ev.ToolReturned(at=at, call=call, error=error, unasked=unasked, unknown=unknown),
+            ev.ToolReturned(at=at, call=call, error=error, no_request=no_request, unknown=unknown),
             "",
             "",
             None,
@@ -284,17 +284,17 @@ def write_missing_result(log: Writer, call: str, item: Item, *, unasked: bool = 
     log.diagnose("result_missing", problem, item, seq=seq)
 
 
-def write_messages(log: Writer, items: Sequence[Said], *, goes_on: bool, unasked: bool) -> None:
+def write_messages(log: Writer, items: Sequence[Said], *, continues: bool, no_request: bool) -> None:
     """Write messages that joined the conversation.
 
-    `goes_on`: a request followed them, or, if `unasked`, was about to follow.
+    `continues`: a request followed them, or, if `no_request`, was about to follow.
     """
     messages = [build_message(item) for item in items]
     why = " ".join(dict.fromkeys(item.by for item in items))
     seq = log.write_fact(
         lambda state, at, salt: observed(
             state,
-            ev.ContextObserved(at=at, why=why, goes_on=goes_on, unasked=goes_on and unasked),
+            ev.ContextObserved(at=at, why=why, continues=continues, no_request=continues and no_request),
             messages,
             salt,
         ),
@@ -306,9 +306,9 @@ def write_messages(log: Writer, items: Sequence[Said], *, goes_on: bool, unasked
 
 
 def write_change(
-    log: Writer, made: WindowChange, item: Item, why: str, *, goes_on: bool, unasked: bool
+    log: Writer, made: WindowChange, item: Item, why: str, *, continues: bool, no_request: bool
 ) -> None:
-    """Write a change of the prompt by the harness; `goes_on` and `unasked` are as in `write_messages`."""
+    """Write a change of the prompt by the harness; for `continues` and `no_request` see `write_messages`."""
     seq = log.write_fact(
         lambda state, at, salt: observed(
             state,
@@ -317,8 +317,8 @@ def write_change(
                 after=made.after,
                 kept=made.kept,
                 why=why,
-                goes_on=goes_on,
-                unasked=goes_on and unasked,
+                continues=continues,
+                no_request=continues and no_request,
             ),
             made.messages,
             salt,
@@ -332,7 +332,7 @@ def write_change(
 def write_retry(log: Writer, item: Item) -> None:
     """Write a repeated request without a new message."""
     seq = log.write_fact(
-        lambda state, at, salt: observed(state, ev.ContextObserved(at=at, goes_on=True), (), salt), item
+        lambda state, at, salt: observed(state, ev.ContextObserved(at=at, continues=True), (), salt), item
     )
     log.record(_place(item), seq, "implied")
 
@@ -346,11 +346,11 @@ def write_backoff(log: Writer, item: Item) -> None:
         log.record(_place(item), seq, "implied")
 
 
-def write_input(log: Writer, item: Said, *, unasked: bool) -> None:
-    """Write user input that awaits a response; `unasked`: no request for it is recorded."""
+def write_input(log: Writer, item: Said, *, no_request: bool) -> None:
+    """Write user input that awaits a response; `no_request`: no request for it is recorded."""
     seq = log.write_fact(
         lambda state, at, salt: composition.received(
-            state, ev.InputReceived(at=at, unasked=unasked, by=item.by), item.text, salt
+            state, ev.InputReceived(at=at, no_request=no_request, by=item.by), item.text, salt
         ),
         item,
         message_of(msgspec.structs.replace(item, role=Role.USER)),

@@ -63,7 +63,7 @@ class PromptGap:
         return min(stops if missing and stops else [*stops, *said], default=None)
 
     @property
-    def unasked(self) -> bool:
+    def no_request(self) -> bool:
         """Return whether the source ends here without evidence of a request to the model.
 
         Evidence is a response, a failure or an interruption.
@@ -105,7 +105,7 @@ def write_gap(log: Writer, gap: PromptGap) -> WindowPlan:
         facts.write_cancellation(log, gap.cancel)
     held = None if results.held is None else gap.items[results.held]
     if results.held is not None and isinstance(held, Returned):
-        facts.write_result(log, held, results.pairs[results.held], unasked=gap.unasked)
+        facts.write_result(log, held, results.pairs[results.held], no_request=gap.no_request)
     _write_missing(log, gap, missing[before:])
     if gap.asked is not None:
         facts.write_backoff(log, gap.asked)
@@ -136,7 +136,7 @@ def _pair_batch(gap: PromptGap, pairs: dict[int, Paired], waiting: Sequence[Open
     last = max(answered.values(), default=-1)
     if missing:
         return Results(
-            pairs, missing, parted=None if gap.unasked else gap.find_user_entry(last, missing=True)
+            pairs, missing, parted=None if gap.no_request else gap.find_user_entry(last, missing=True)
         )
     parted = gap.find_user_entry(last, missing=False)
     early = parted is not None or gap.cancel is not None
@@ -148,7 +148,7 @@ def _write_beside(log: Writer, gap: PromptGap, results: Results) -> None:
     for place, item in enumerate(gap.items):
         if place == results.parted:
             for call in results.missing:
-                facts.write_missing_result(log, call, item, unasked=call == results.missing[-1])
+                facts.write_missing_result(log, call, item, no_request=call == results.missing[-1])
         match item:
             case Returned():
                 pair = results.pairs[place]
@@ -156,7 +156,7 @@ def _write_beside(log: Writer, gap: PromptGap, results: Results) -> None:
                     log.diagnose(pair.code, pair.problem, item, text=item.output)
                     log.record(item)
                 elif place != results.held:
-                    facts.write_result(log, item, pair, unasked=place == results.last)
+                    facts.write_result(log, item, pair, no_request=place == results.last)
             case Said():
                 pass
             case Prompted():
@@ -211,15 +211,19 @@ def _is_awaited(log: Writer, gap: PromptGap) -> bool:
 
 
 def _write_context(log: Writer, gap: PromptGap, plan: WindowPlan) -> None:
-    goes_on = _is_awaited(log, gap) and plan.asker is None
+    continues = _is_awaited(log, gap) and plan.asker is None
     if plan.said:
-        facts.write_messages(log, plan.said, goes_on=goes_on and plan.change is None, unasked=gap.unasked)
+        facts.write_messages(
+            log, plan.said, continues=continues and plan.change is None, no_request=gap.no_request
+        )
     if plan.change is not None and gap.prompt is not None:
-        facts.write_change(log, plan.change, gap.prompt, gap.prompt.why, goes_on=goes_on, unasked=gap.unasked)
-    elif goes_on and not plan.said and gap.asked is not None:
+        facts.write_change(
+            log, plan.change, gap.prompt, gap.prompt.why, continues=continues, no_request=gap.no_request
+        )
+    elif continues and not plan.said and gap.asked is not None:
         facts.write_retry(log, gap.asked)
     if plan.asker is not None:
-        facts.write_input(log, plan.asker, unasked=gap.unasked)
+        facts.write_input(log, plan.asker, no_request=gap.no_request)
 
 
 _UNKNOWN_CUT = "the file has a cut that was not there when the import started; later prompts are unknown"

@@ -88,9 +88,9 @@ class ToolsDispatched(Decision, frozen=True, kw_only=True, tag="tools_dispatched
 class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
     """Do not run this call. `text` is the key of the text sent to the model, `name` the guard or limit.
 
-    `version`, `code`, `saw` and `metadata` come from the guard: its version, the reason, what it measured,
-    and data for callers. With `hidden`, the prompt has neither the call nor this result, because the response
-    broke off inside the call.
+    `version`, `code`, `measured` and `metadata` come from the guard: its version, the reason, what it
+    measured, and data for callers. With `hidden`, the prompt has neither the call nor this result, because
+    the response broke off inside the call.
     """
 
     call: str
@@ -100,7 +100,7 @@ class CallRefused(Decision, frozen=True, kw_only=True, tag="call_refused"):
     version: Count = 1
     text: str
     code: str = ""
-    saw: dict[str, str | int] = {}
+    measured: dict[str, str | int] = {}
     metadata: dict[str, str | int | bool] = {}
     hidden: bool = False
     size: Size = Size()
@@ -177,14 +177,14 @@ class MessageInjected(Decision, frozen=True, kw_only=True, tag="message_injected
 
     `cause` is the reason, `name` the guard or compaction step that requested it. The message goes to the end,
     or into `gap`. The content is its one text, or the texts around a summary or digest if the gap has one.
-    `stitches`: the response to it continues the response before it.
+    `continues_response`: the response to it continues the response before it.
     """
 
     role: Role
     text: str
     cause: Cause
     name: str = ""
-    stitches: bool = False
+    continues_response: bool = False
     gap: Gap | None = None
     size: Size
     content: Said | None = None
@@ -197,7 +197,7 @@ class GuardTripped(Decision, frozen=True, kw_only=True, tag="guard_tripped"):
     version: Count
     verdict: Verdict
     code: str
-    saw: dict[str, str | int] = {}
+    measured: dict[str, str | int] = {}
 
 
 class LimitReached(Decision, frozen=True, kw_only=True, tag="limit_reached"):
@@ -218,7 +218,7 @@ class LimitNeared(Decision, frozen=True, kw_only=True, tag="limit_neared"):
     threshold: int
 
 
-class StepFreed(Decision, frozen=True, kw_only=True, tag="step_freed"):
+class StepExempted(Decision, frozen=True, kw_only=True, tag="step_exempted"):
     """The step limit `limit` does not count this step: it exempts the tools of all its calls."""
 
     limit: str
@@ -227,13 +227,13 @@ class StepFreed(Decision, frozen=True, kw_only=True, tag="step_freed"):
 class ContextOverflowed(Decision, frozen=True, kw_only=True, tag="context_overflowed"):
     """The prompt exceeded the model's context: make room and ask the model again.
 
-    `gives_back` is the number of steps that do not count.
+    `uncounted_steps` is the number of steps that do not count.
     """
 
-    gives_back: Count
+    uncounted_steps: Count
 
 
-class AnswerDiscarded(Decision, frozen=True, kw_only=True, tag="answer_discarded"):
+class ResponseDiscarded(Decision, frozen=True, kw_only=True, tag="response_discarded"):
     """Discard an empty response and ask again, for the time `count` in a row."""
 
     count: Ordinal
@@ -300,9 +300,9 @@ DECISIONS: tuple[type[Decision], ...] = (
     GuardTripped,
     LimitReached,
     LimitNeared,
-    StepFreed,
+    StepExempted,
     ContextOverflowed,
-    AnswerDiscarded,
+    ResponseDiscarded,
     RetryScheduled,
     StateChanged,
     StateDigested,

@@ -39,7 +39,7 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     environment variables, as `limits.time: REFOLD_TIME_LIMIT`. `guards` are the versions of the policy's
     guards, by name. `context` is the model's context in tokens, None if unknown. `task` is the index (from 0)
     of the message that is the task; None: the first user message. `worker` is the process that started the
-    run, `host:pid:birth`, "" if unknown. `unasked`: the run is imported and its source records no further
+    run, `host:pid:birth`, "" if unknown. `no_request`: the run is imported and its source records no further
     request, so no request is decided.
     """
 
@@ -63,7 +63,7 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     context: Count | None = None
     task: Count | None = None
     worker: str = ""
-    unasked: bool = False
+    no_request: bool = False
     content: Opening | None = None
 
 
@@ -108,9 +108,9 @@ class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
 
     `duration` and `retry_wait` are nanoseconds (`retry_wait`: the adapter's own waits between its tries).
     `cost_nanousd` is None if no price is known. `sent` is the digest of the request as sent. `blank`: the
-    text is only white space; `hollow`: it is only white space without `<think>…</think>`. `starts_over`: the
-    model was asked to continue partial text, but repeated it from the beginning, so this response replaces
-    that text.
+    text is only white space; `blank_outside_think`: it is only white space without `<think>…</think>`.
+    `replaces_partial`: the model was asked to continue partial text, but repeated it from the beginning, so
+    this response replaces that text.
     """
 
     request: Count
@@ -119,8 +119,8 @@ class ModelResponded(Fact, frozen=True, kw_only=True, tag="model_responded"):
     calls: tuple[Call, ...] = ()
     size: Size = Size()
     blank: bool = False
-    hollow: bool = False
-    starts_over: bool = False
+    blank_outside_think: bool = False
+    replaces_partial: bool = False
     usage: Usage = Usage()
     cost_nanousd: Count | None = None
     model: str = ""
@@ -138,8 +138,8 @@ class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
 
     `retry_after` and `duration` are nanoseconds. After a broken stream, `partial` is the size of the text
     received (None: only white space) and `partial_calls` the number of calls begun. `single`: the provider
-    rejected one message as too long. `starts_over`: the text received repeats the earlier partial text from
-    its beginning and replaces it.
+    rejected one message as too long. `replaces_partial`: the text received repeats the earlier partial
+    text from its beginning and replaces it.
     """
 
     request: Count
@@ -148,7 +148,7 @@ class ModelFailed(Fact, frozen=True, kw_only=True, tag="model_failed"):
     retry_after: Count | None = None
     partial: Size | None = None
     partial_calls: Count = 0
-    starts_over: bool = False
+    replaces_partial: bool = False
     single: bool = False
     usage: Usage = Usage()
     cost_nanousd: Count | None = None
@@ -162,8 +162,8 @@ class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
     A call without an `error` succeeded, unless `unknown` has `errors`: then its source does not record
     whether it failed. In an imported run whose source has no result, `unknown` has `result`: there is no
     `error` and no output, and neither is known. `preview` is the number of characters that the compaction
-    step `preview_results` would keep, 0 for all. `unasked`: as in `run_started`. `refused_by`: the harness of
-    an imported run refused the call, so it did not run; the output is the text sent to the model.
+    step `preview_results` would keep, 0 for all. `no_request`: as in `run_started`. `refused_by`: the harness
+    of an imported run refused the call, so it did not run; the output is the text sent to the model.
     """
 
     call: str
@@ -173,7 +173,7 @@ class ToolReturned(Fact, frozen=True, kw_only=True, tag="tool_returned"):
     size: Size = Size()
     preview: Count = 0
     duration: Count = 0
-    unasked: bool = False
+    no_request: bool = False
     refused_by: Refuser | None = None
     content: Output | None = None
 
@@ -189,11 +189,11 @@ class DoubtResolved(Fact, frozen=True, kw_only=True, tag="doubt_resolved"):
 
 
 class InputReceived(Fact, frozen=True, kw_only=True, tag="input_received"):
-    """A user's message, which begins a turn. `unasked`: as in `run_started`."""
+    """A user's message, which begins a turn. `no_request`: as in `run_started`."""
 
     by: str = "user"
     size: Size = Size()
-    unasked: bool = False
+    no_request: bool = False
     content: Input | None = None
 
 
@@ -215,16 +215,16 @@ class ContextObserved(Fact, frozen=True, kw_only=True, tag="context_observed"):
     `messages` are added: each right after the message that `after` names for it and that message's results
     (0: at the front), or at the end if `after` is empty. Their `unit` is an index into `messages`. `kept` are
     the ranges of earlier messages that stayed, None for all; the policy's compaction step `observed` removes
-    the others. `why` is the reason as the source names it. `goes_on`: the model was asked again without new
-    input. `unasked`: as in `run_started`; that request was still to come.
+    the others. `why` is the reason as the source names it. `continues`: the model was asked again without new
+    input. `no_request`: as in `run_started`; that request was still to come.
     """
 
     messages: tuple[MessageHead, ...] = ()
     after: tuple[Count, ...] = ()
     kept: Ranges | None = None
     why: str = ""
-    goes_on: bool = False
-    unasked: bool = False
+    continues: bool = False
+    no_request: bool = False
     content: Opening | None = None
 
 

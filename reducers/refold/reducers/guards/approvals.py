@@ -122,7 +122,9 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
     def _refuse(self, call: str, link: int, word: str) -> Refuse:
         code = "rejected" if link < len(self.chain) else "no_approval"
         code = "terminated" if word == "terminate" else code
-        return Refuse(code=code, call=call, why=Refusal.REJECTED, text="refused:rejected", saw={"link": link})
+        return Refuse(
+            code=code, call=call, why=Refusal.REJECTED, text="refused:rejected", measured={"link": link}
+        )
 
     def _decide(self, name: str, arguments: str) -> Said:
         links = enumerate(self.chain)
@@ -242,10 +244,10 @@ class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
         call = ""
         for said in self._approval.judge(own, state, place):
             match said:
-                case Refuse(saw={"link": 0}):
+                case Refuse(measured={"link": 0}):
                     code, call = self._code, said.call
                     rule = self._match.rule
-                    yield replace(said, code=code, text=f"refused:{code}", values={"rule": rule}, saw={})
+                    yield replace(said, code=code, text=f"refused:{code}", values={"rule": rule}, measured={})
                 case Stop() if self.then == "stop":
                     code = self._code
                     rule, found = self._match.rule, _SENTENCES[code]

@@ -142,7 +142,7 @@ class ToolCap(Config, frozen=True, kw_only=True, tag="tool_cap"):
             yield Stop(
                 code="stalled",
                 reason=f"{own} calls of capped tools, and {self.max} are allowed",
-                saw={"calls": own, "allowed": self.max},
+                measured={"calls": own, "allowed": self.max},
                 text="refused:tool_cap",
             )
 
@@ -182,7 +182,9 @@ class StopOnTool(Config, frozen=True, kw_only=True, tag="stop_on_tool"):
             return
         if place == Place.AFTER_TOOLS:
             reason = "a tool was called that ends the run"
-            yield Stop(code="stop_tool", reason=reason, saw={"calls": len(own)}, trigger=Trigger.COMPLETE)
+            yield Stop(
+                code="stop_tool", reason=reason, measured={"calls": len(own)}, trigger=Trigger.COMPLETE
+            )
         elif self.when == "now":
             for call in list(dropwhile(lambda call: call.id != own[0], open_calls(state)))[1:]:
                 yield Refuse(code="stop_tool", call=call.id, text="refused:stop_tool")
@@ -236,4 +238,4 @@ class ReadOnly(Config, frozen=True, kw_only=True, tag="read_only"):
             return
         if frozenset().union(*own.batches) <= (frozenset(self.tools) or read_only(state)):
             count: dict[str, str | int] = {"count": self.batches}
-            yield Inject(code="read_only", text="read_only", saw=count, values=count)
+            yield Inject(code="read_only", text="read_only", measured=count, values=count)

@@ -110,8 +110,8 @@ class PrematureEnd(Config, frozen=True, kw_only=True, tag="premature_end"):
         ):
             return
         if own.count < self.max and _BAD in own.messages:
-            saw: dict[str, str | int] = {"failures": own.messages.count(_BAD), "before": own.count}
-            yield Inject(code="premature_end", text="premature_end", saw=saw)
+            measured: dict[str, str | int] = {"failures": own.messages.count(_BAD), "before": own.count}
+            yield Inject(code="premature_end", text="premature_end", measured=measured)
 
 
 def _without(calls: tuple[str, ...], ended: str) -> tuple[str, ...]:
@@ -200,8 +200,10 @@ class Pivot(Config, frozen=True, kw_only=True, tag="pivot"):
         if own.told or own.count < self.failures:
             return
         if any(tool.name == self.to for tool in state.setup.tools):
-            saw: dict[str, str | int] = {"batches": own.count, "allowed": self.failures}
-            yield Inject(code="pivot", text="pivot", saw=saw, values={"tool": self.tool, "to": self.to})
+            measured: dict[str, str | int] = {"batches": own.count, "allowed": self.failures}
+            yield Inject(
+                code="pivot", text="pivot", measured=measured, values={"tool": self.tool, "to": self.to}
+            )
 
 
 class Failing(Own, frozen=True):
@@ -248,7 +250,7 @@ class Errors(Config, frozen=True, kw_only=True, tag="errors"):
             yield Stop(
                 code="consecutive_errors",
                 reason=f"every call failed in {own.count} batches in a row",
-                saw={"batches": own.count, "allowed": self.rounds},
+                measured={"batches": own.count, "allowed": self.rounds},
             )
 
 
@@ -287,7 +289,7 @@ class Keywords(Config, frozen=True, kw_only=True, tag="keywords"):
             yield Stop(
                 code="keyword",
                 reason="the answer holds a word that ends the run",
-                saw={"word": own},
+                measured={"word": own},
                 trigger=Trigger.COMPLETE,
                 text="refused:stopped",
             )

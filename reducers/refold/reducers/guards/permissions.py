@@ -179,7 +179,7 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
         """Decide the open calls that have not started: refuse, or ask a user."""
         for verdict in self._approval.judge(own.asked, state, place):
             match verdict:
-                case Refuse(saw={"link": 0}):
+                case Refuse(measured={"link": 0}):
                     yield self._refusal(verdict, own.decisions[verdict.call])
                 case Ask(calls=(call, *_)):
                     yield replace(verdict, approver=_approver(own.decisions[call]))
@@ -190,17 +190,25 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
         if decision.effect == "unknown":
             why = {"why": decision.why}
             return replace(
-                verdict, code=UNKNOWN_PERMISSION, text="refused:permission_unknown", values=why, saw={}
+                verdict, code=UNKNOWN_PERMISSION, text="refused:permission_unknown", values=why, measured={}
             )
         if decision.rule is None:
-            return replace(verdict, code="permission", text="refused:permission_unruled", saw={})
-        rule, saw = self.rules[decision.rule], {"rule": decision.rule}
+            return replace(verdict, code="permission", text="refused:permission_unruled", measured={})
+        rule, measured = self.rules[decision.rule], {"rule": decision.rule}
         if rule.say:
             return replace(
-                verdict, code="permission", text="refused:permission_said", values={"say": rule.say}, saw=saw
+                verdict,
+                code="permission",
+                text="refused:permission_said",
+                values={"say": rule.say},
+                measured=measured,
             )
         return replace(
-            verdict, code="permission", text="refused:permission", values={"rule": rule.label}, saw=saw
+            verdict,
+            code="permission",
+            text="refused:permission",
+            values={"rule": rule.label},
+            measured=measured,
         )
 
     @property

@@ -217,9 +217,9 @@ class Stall(Config, frozen=True, kw_only=True, tag="stall"):
             yield from _reminders(own, state)
             return
         for part, tool, count in self._find_stalls(own, state, place) if self.stop else ():
-            saw: dict[str, str | int] = {"part": part, "tool": known(tool, state), "count": count}
+            measured: dict[str, str | int] = {"part": part, "tool": known(tool, state), "count": count}
             reason = f"{part} was seen {count} times, and the run may not go on like that"
-            yield Stop(code="stalled", reason=reason, saw=saw, text="refused:stalled")
+            yield Stop(code="stalled", reason=reason, measured=measured, text="refused:stalled")
             return
         if place == Place.ON_RESULTS:
             yield from _stubs(own, state)
@@ -294,8 +294,8 @@ def _list_warnings(own: Seen) -> list[tuple[str, str, int]]:
 def _reminders(own: Seen, state: RunState) -> Iterator[Remind]:
     for part, tool, count in _list_warnings(own):
         if part != "no_progress" or tool in read_only(state):
-            saw: dict[str, str | int] = {"tool": known(tool, state), "count": count}
-            yield Remind(code=f"stall:{part}", text=f"stall:{part}", saw=saw, values=saw)
+            measured: dict[str, str | int] = {"tool": known(tool, state), "count": count}
+            yield Remind(code=f"stall:{part}", text=f"stall:{part}", measured=measured, values=measured)
 
 
 def _stubs(own: Seen, state: RunState) -> Iterator[Shorten]:
@@ -344,7 +344,7 @@ class Loop(Config, frozen=True, kw_only=True, tag="loop"):
         window = min(max(2, self.window), _MAX_BATCHES)
         if own.back and own.back <= window:
             reason = "two batches in a row called the same tools"
-            yield Stop(code="loop_detected", reason=reason, saw={"batches": own.back, "window": window})
+            yield Stop(code="loop_detected", reason=reason, measured={"batches": own.back, "window": window})
 
 
 class Repeats(Own, frozen=True):
@@ -389,6 +389,6 @@ class Repetition(Config, frozen=True, kw_only=True, tag="repetition"):
         yield Stop(
             code="repetition",
             reason=f"the same batch of calls came {own.count + 1} times in a row",
-            saw={"repeats": own.count, "allowed": self.repeats},
+            measured={"repeats": own.count, "allowed": self.repeats},
             text="refused:repetition",
         )

@@ -35,10 +35,10 @@ class Place(StrEnum):
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of the verdicts. `saw`: the numbers and names that it is based on; recorded, never text."""
+    """Base of the verdicts. `measured`: the numbers and names that it is based on; recorded, never text."""
 
     code: str
-    saw: dict[str, str | int] = {}
+    measured: dict[str, str | int] = {}
 
 
 class Stop(_Said, frozen=True, kw_only=True):

@@ -94,7 +94,7 @@ def end_wait(state: RunState) -> RunState:
     assert state.asked_at is not None
     waited = state.spent.person_wait + state.at - state.asked_at
     spent = replace(state.spent, person_wait=waited)
-    return replace(state, spent=spent, asked_at=None, approval=None, unasked=False)
+    return replace(state, spent=spent, asked_at=None, approval=None, no_request=False)
 
 
 def end_settled_wait(state: RunState) -> RunState:
@@ -153,7 +153,7 @@ def context_observed(state: RunState, event: ContextObserved) -> RunState:
     state = replace(state, observed=observed, messages=state.messages + len(event.messages))
     if state.batch is None:
         state = joined(state)
-    return _continue_run(state, event) if event.goes_on else state
+    return _continue_run(state, event) if event.continues else state
 
 
 def _check_observed(state: RunState, event: ContextObserved) -> None:
@@ -178,7 +178,7 @@ def _continue_run(state: RunState, event: ContextObserved) -> RunState:
     waits = state.agent_state.awaits_operator and state.asked_at is not None
     if not waits or state.batch is not None:
         raise _make_error(f"the run is {state.agent_state} and waits for no message")
-    return replace(end_wait(state), parts=(), unasked=event.unasked)
+    return replace(end_wait(state), parts=(), no_request=event.no_request)
 
 
 def _make_error(why: str) -> UnexpectedEvent:

@@ -118,7 +118,7 @@ def message_injected(state: RunState, event: events.MessageInjected) -> RunState
     if (
         event.cause is not Cause.PROGRESS
     ):  # a time report between two partial responses does not separate them
-        state = replace(state, parts=_extend_parts(state) if event.stitches else ())
+        state = replace(state, parts=_extend_parts(state) if event.continues_response else ())
     return add_message(state, make_reference(state, event.role, event.size))
 
 
@@ -172,7 +172,7 @@ def limit_neared(state: RunState, event: events.LimitNeared) -> RunState:
     return count_cause(state, Cause.NEAR, event.of)
 
 
-def step_freed(state: RunState, event: events.StepFreed) -> RunState:
+def step_exempted(state: RunState, event: events.StepExempted) -> RunState:
     """Record that a step limit does not count the step."""
     return count_cause(state, Cause.FREE, event.limit)
 
@@ -180,11 +180,11 @@ def step_freed(state: RunState, event: events.StepFreed) -> RunState:
 def context_overflowed(state: RunState, event: events.ContextOverflowed) -> RunState:
     """Record that the context overflowed; the next request is not made yet."""
     state = count_cause(state, Cause.OVERFLOW)
-    spent = replace(state.spent, steps=max(0, state.spent.steps - event.gives_back))
+    spent = replace(state.spent, steps=max(0, state.spent.steps - event.uncounted_steps))
     return replace(state, spent=spent, overflowed=True, eased=False)
 
 
-def answer_discarded(state: RunState, event: events.AnswerDiscarded) -> RunState:
+def response_discarded(state: RunState, event: events.ResponseDiscarded) -> RunState:
     """Record that an empty response was discarded."""
     state = count_cause(state, Cause.EMPTY)
     return replace(state, answer=replace(state.answer, empties=event.count)) if state.answer else state
@@ -206,7 +206,7 @@ def retry_scheduled(state: RunState, event: events.RetryScheduled) -> RunState:
     if not event.keeps or failed is None or failed.event.partial is None:
         return state
     ref = replace(make_reference(state, Role.ASSISTANT, failed.event.partial), seq=failed.seq)
-    before = () if failed.event.starts_over else state.parts
+    before = () if failed.event.replaces_partial else state.parts
     return replace(add_message(state, ref), parts=(*before, failed.seq))
 
 

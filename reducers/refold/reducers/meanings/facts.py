@@ -51,7 +51,7 @@ def run_started(state: RunState, event: events.RunStarted) -> RunState:
     for ref in make_references(state, event.messages):
         window = append(window, replace(ref, pinned=ref.part == event.task))
     mark = Mark(at=state.at)
-    marked = replace(state, lineage=mark, origin=mark, turn=mark, unasked=event.unasked)
+    marked = replace(state, lineage=mark, origin=mark, turn=mark, no_request=event.no_request)
     return replace(marked, setup=setup, window=window, messages=len(event.messages))
 
 
@@ -78,7 +78,7 @@ def model_responded(state: RunState, event: events.ModelResponded) -> RunState:
         spent=_settle_waits(spent, state.step.spent),
         request=None,
         answer=answer,
-        parts=() if answer.graces or event.starts_over else state.parts,
+        parts=() if answer.graces or event.replaces_partial else state.parts,
         window=window,
         messages=messages + len(event.calls),
         batch=opened(state.seq, messages, event.calls),
@@ -123,8 +123,8 @@ def tool_returned(state: RunState, event: events.ToolReturned) -> RunState:
         raise UnexpectedEvent("tool_returned", f"call {event.call} was never dispatched")
     if event.error is not None:
         call = replace(call, error=event.error)
-    if event.unasked:
-        state = replace(state, unasked=True)
+    if event.no_request:
+        state = replace(state, no_request=True)
     return end_settled_wait(ended(state, call, event.size, event.preview))
 
 
@@ -146,7 +146,7 @@ def input_received(state: RunState, event: events.InputReceived) -> RunState:
     state = add_message(state, make_reference(state, Role.USER, event.size))
     last = replace(state.answer, empties=0) if state.answer else None
     mark = Mark(at=state.at, spent=state.spent)
-    return replace(state, turn=mark, answer=last, parts=(), unasked=event.unasked)
+    return replace(state, turn=mark, answer=last, parts=(), no_request=event.no_request)
 
 
 def approval_answered(state: RunState, event: events.ApprovalAnswered) -> RunState:
@@ -299,8 +299,8 @@ def run_forked(state: RunState, event: RunForked) -> RunState:
     state = _keep_calls_open(_shift_times(state, event.downtime), event)
     if event.again:
         state = _withdraw_request(state)
-    if state.unasked:  # the end of the parent's source does not end the fork
-        state = end_wait(state) if state.asked_at is not None else replace(state, unasked=False)
+    if state.no_request:  # the end of the parent's source does not end the fork
+        state = end_wait(state) if state.asked_at is not None else replace(state, no_request=False)
     mark = Mark(at=state.at, spent=state.spent)
     state = replace(state, setup=forked_setup(state.setup, event), origin=mark, turn=mark)
     if event.size is not None:

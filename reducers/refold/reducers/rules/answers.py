@@ -98,11 +98,11 @@ def end_after_grace(flow: Flow) -> bool:
         return False
     refuse_open(flow, "refused:limit", Cause.GRACE)
     grace = flow.state.policy.grace
-    again = answer.event.hollow and grace is not None and answer.graces <= grace.again_if_empty
+    again = answer.event.blank_outside_think and grace is not None and answer.graces <= grace.again_if_empty
     if again and SPENT.first(flow.state) is None:  # spending is checked here as after any response
         flow.say(make_grace_request(flow.state))
     else:
-        flow.say(make_limit_move(flow.state, "" if answer.event.hollow else "grace"))
+        flow.say(make_limit_move(flow.state, "" if answer.event.blank_outside_think else "grace"))
     return True
 
 

@@ -3,7 +3,7 @@
 Each reaction is counted in its own scope, by its text or decision, and is not repeated beyond its maximum.
 """
 
-from refold.reducers.events import AnswerDiscarded, ContextOverflowed, RetryScheduled
+from refold.reducers.events import ContextOverflowed, ResponseDiscarded, RetryScheduled
 from refold.reducers.failures import allows, chance, delay, failure_of, in_window, next_model
 from refold.reducers.machine import Trigger
 from refold.reducers.policy import Empty, Overflow, Policy, Stream, Truncation
@@ -170,7 +170,7 @@ def _continue_or_end(flow: Flow, knob: Truncation, answer: LastAnswer) -> None:
         trigger = Trigger.FAIL if fails else Trigger.COMPLETE
         flow.say(make_move(state, trigger, "truncated", "the model's answer was cut at the output limit"))
     elif may_inject(state):
-        flow.say(make_injection(state, "truncated", Cause.TRUNCATION, stitches=knob.stitch))
+        flow.say(make_injection(state, "truncated", Cause.TRUNCATION, continues_response=knob.stitch))
 
 
 @switched_by(lambda policy: None if policy.end_of_turn == "continue" else policy.empty)
@@ -180,7 +180,7 @@ def empty(knob: Empty, flow: Flow) -> bool:
     if answer is None or answer.event.calls or not answer.blank:
         return False
     if knob.again is None or answer.empties < knob.again:
-        flow.say(AnswerDiscarded(count=answer.empties + 1))
+        flow.say(ResponseDiscarded(count=answer.empties + 1))
         return True
     if knob.then == "complete":
         return False  # a normal end of turn
@@ -223,7 +223,7 @@ def _restart_stream(flow: Flow, knob: Stream, failed: LastFailure | None) -> Non
     wait = delay(state.policy.retry, count + 1, chance(state.setup.seed, seq), after, broken)
     flow.say(make_retry(state, broken, 1, wait, model_after_break(state), Cause.STREAM, keeps=keeps))
     if keeps and may_inject(flow.state):
-        flow.say(make_injection(flow.state, "interrupted", Cause.INTERRUPTION, stitches=True))
+        flow.say(make_injection(flow.state, "interrupted", Cause.INTERRUPTION, continues_response=True))
 
 
 @switched_by(lambda policy: policy.overflow if policy.overflow and policy.overflow.do is not None else None)
@@ -259,6 +259,6 @@ def _handle_overflow(flow: Flow, knob: Overflow, *, now: bool) -> None:
     if knob.do is None or (knob.max is not None and state.count(Cause.OVERFLOW, knob.scope) >= knob.max):
         flow.say(make_move(state, Trigger.FAIL, "context_overflow", "the context was too long"))
         return
-    flow.say(ContextOverflowed(gives_back=0 if knob.counts_step else 1))
+    flow.say(ContextOverflowed(uncounted_steps=0 if knob.counts_step else 1))
     if now:
         make_room(flow)

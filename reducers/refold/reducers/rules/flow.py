@@ -246,11 +246,13 @@ def make_injection(
     values: Values | None = None,
     role: Role = Role.USER,
     *,
-    stitches: bool = False,
+    continues_response: bool = False,
 ) -> ev.MessageInjected:
     """Return the decision to add a text of the policy to the window."""
     said = _render_fields(state, role, text, values or {})
-    return ev.MessageInjected(role=role, text=text, cause=cause, name=name, stitches=stitches, **said)
+    return ev.MessageInjected(
+        role=role, text=text, cause=cause, name=name, continues_response=continues_response, **said
+    )
 
 
 def _render_fields(state: RunState, role: Role, text: str, values: Values) -> dict[str, Any]:

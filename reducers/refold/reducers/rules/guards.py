@@ -99,7 +99,7 @@ def _make_refusal(state: RunState, watch: Watch, judgement: Refuse) -> CallRefus
     decision = make_refusal(
         state, said.call, said.text, Cause.GUARD, watch.name, version=watch.version, values=said.values
     )
-    return replace(decision, why=said.why, code=said.code, saw=said.saw, metadata=said.metadata)
+    return replace(decision, why=said.why, code=said.code, measured=said.measured, metadata=said.metadata)
 
 
 def _shorten(flow: Flow, watch: Watch, judgement: Shorten) -> None:
@@ -129,5 +129,9 @@ def _ask(flow: Flow, watch: Watch, judgement: Ask) -> None:
 
 def _make_trip(watch: Watch, judgement: Judgement, verdict: Verdict) -> GuardTripped:
     return GuardTripped(
-        guard=watch.name, version=watch.version, verdict=verdict, code=judgement.code, saw=judgement.saw
+        guard=watch.name,
+        version=watch.version,
+        verdict=verdict,
+        code=judgement.code,
+        measured=judgement.measured,
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from refold.reducers.events import LimitNeared, LimitReached, StateChanged, StepFreed
+from refold.reducers.events import LimitNeared, LimitReached, StateChanged, StepExempted
 from refold.reducers.limits import (
     COUNTED,
     CostLimit,
@@ -186,7 +186,7 @@ def free_steps(limits: list[StepLimit], flow: Flow) -> bool:
     names = {call.name for call in batch.calls}
     for limit in limits:
         if names <= set(limit.free_tools):
-            flow.say(StepFreed(limit=name_of(limit)))
+            flow.say(StepExempted(limit=name_of(limit)))
     return True
 
 

@@ -114,10 +114,10 @@ def _explain_resumption(state: RunState, fact: ev.Fact) -> tuple[str, str]:
 
 def stop_unrequested(flow: Flow) -> bool:
     """Before a request is judged: stop an imported run whose source records no further request."""
-    if not flow.state.unasked:
+    if not flow.state.no_request:
         return False
     sentence = "the source shows no request after this"
-    flow.say(make_move(flow.state, Trigger.ASK, "unasked", sentence))
+    flow.say(make_move(flow.state, Trigger.ASK, "no_request", sentence))
     return True
 
 
@@ -280,12 +280,12 @@ def _next_phase(phase: Phase, state: RunState) -> Phase | None:
         return Phase.ANSWER
     if phase in (Phase.ANSWER, Phase.APPROVAL) and state.answer is not None and state.answer.event.calls:
         return Phase.RESULTS
-    goes_on = (Phase.RESPONSE, Phase.ANSWER, Phase.RESULTS, Phase.FAILURE, Phase.SUMMARY)
-    return Phase.REQUEST if phase in goes_on else None
+    continues = (Phase.RESPONSE, Phase.ANSWER, Phase.RESULTS, Phase.FAILURE, Phase.SUMMARY)
+    return Phase.REQUEST if phase in continues else None
 
 
 def _phase_after_context(_: RunState, fact: ev.Fact) -> Phase:
-    return Phase.REQUEST if isinstance(fact, ev.ContextObserved) and fact.goes_on else Phase.ASIDE
+    return Phase.REQUEST if isinstance(fact, ev.ContextObserved) and fact.continues else Phase.ASIDE
 
 
 _ENTRY: Mapping[type[ev.Event], Phase | Callable[[RunState, ev.Fact], Phase | None]] = MappingProxyType(

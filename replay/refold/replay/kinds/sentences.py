@@ -85,7 +85,7 @@ def describe_failure(event: ev.ModelFailed) -> str:
 
 
 def _describe_restart(event: ev.ModelResponded | ev.ModelFailed) -> str:
-    return ", starts over, repeating received text" if event.starts_over else ""
+    return ", starts over, repeating received text" if event.replaces_partial else ""
 
 
 def describe_result(event: ev.ToolReturned) -> str:

@@ -38,7 +38,7 @@ _NOT_COMPARED = frozenset(
         "content", "duration", "input_tokens", "retry_wait", "retry_after", "deadline", "until", "due", "delay", "usage", "cost_nanousd",
     }
 )  # fmt: skip
-_SIZES = frozenset({"size", "partial", "blank", "hollow", "preview", "output_bytes", "sha256"})
+_SIZES = frozenset({"size", "partial", "blank", "blank_outside_think", "preview", "output_bytes", "sha256"})
 
 
 class FieldDifference(msgspec.Struct, frozen=True, kw_only=True):

@@ -93,8 +93,10 @@ class LatestCalls:
         """Return the first call that a guard refused, or sent to approval, in these decisions."""
         for decision in decisions:
             match decision:
-                case ev.CallRefused(cause=Cause.GUARD, call=call, name=name, saw=saw) if decision.code:
-                    found = _rule(policy, name, saw.get("link", saw.get("rule")))
+                case ev.CallRefused(cause=Cause.GUARD, call=call, name=name, measured=measured) if (
+                    decision.code
+                ):
+                    found = _rule(policy, name, measured.get("link", measured.get("rule")))
                 case ev.ApprovalRequested(guard=name, calls=(call, *_), approver=approver):
                     link = _LINK.fullmatch(approver)
                     found = _rule(policy, name, int(link[1]) if link else None)

@@ -44,8 +44,8 @@
 
   // One line for an opinion: `used 3 of 12 steps`, or the guard's own numbers.
   function saw(opinion) {
-    const found = Object.fromEntries(opinion.saw);
-    if (found.used === undefined || found.unit === undefined) return opinion.saw.map(([key, said]) => `${key}=${said}`).join(" ");
+    const found = Object.fromEntries(opinion.measured);
+    if (found.used === undefined || found.unit === undefined) return opinion.measured.map(([key, said]) => `${key}=${said}`).join(" ");
     const write = number => amount(Number(number), found.unit);
     if (found.value === undefined) return `${write(found.used)}, unlimited`;
     const more = found.unknown === undefined ? "" : "+?";  // unknown for some responses
