@@ -128,6 +128,9 @@ def test_more_text_never_permits_more(script: str, more: str, operator: str) -> 
     script=st.text(max_size=200)
     | st.lists(st.sampled_from(list("$(){}[]<>|&;'\"`\\\n =a")), max_size=60).map("".join)
 )
+@example(
+    script="\xba\x97\x1b\n{\U000652649\xe2\xe1\xb3\x1b\xed\U000395fa\U000d3546l\U000f53a8\xd4:[\U0003a3b0"
+)
 def test_reading_is_total(script: str) -> None:
     """Any text is read, in the same way each time."""
     read_script.cache_clear()

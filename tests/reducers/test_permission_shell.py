@@ -40,6 +40,7 @@ def commands(script: str) -> list[str]:
         pytest.param("$'g\\x69t' $'\\u0070ush'", ["git push"], id="ANSI-C quotes"),
         pytest.param("git \\\n  push", ["git push"], id="a continued line"),
         pytest.param("git\tpush", ["git push"], id="a tab"),
+        pytest.param("écho ü\u00a0x 'é' \"日\" && é=1", ["écho ü\u00a0x é 日", "é=1"], id="other alphabets"),
         pytest.param("a \"b  c\" 'd e'", ["a b  c d e"], id="blanks in quotes"),
         pytest.param('a "\\$x \\" \\n"', ['a $x " \\n'], id="escapes in double quotes"),
         pytest.param('a $x "$y" *.py {b,c} ~/z', ["a … … … … ~/z"], id="what the shell expands"),

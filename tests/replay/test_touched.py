@@ -27,7 +27,11 @@ def changes(name: str, arguments: object) -> list[str]:
         ("git -C x push", ["pushed the default branch"]),
         ("git reset --hard HEAD~1", ["discarded uncommitted changes"]),
         ("git checkout -- a.py", ["discarded changes of a.py"]),
-        ("git checkout main", []),
+        ("git checkout main", ["wrote the repository"]),
+        ("docker run x", ["unread "]),
+        ("make", ["unread "]),
+        ("tool --version", []),
+        ("git fetch", ["reached the remote of the repository"]),
         ("git clean -fd", ["discarded files that git does not track"]),
         ("git branch -D old", ["deleted branch old"]),
         ("git rm a", ["deleted a"]),
@@ -76,6 +80,9 @@ def test_commands(command: str, expected: list[str]) -> None:
         ("apply_patch", {"input": "*** Add File: a\n+x\n*** Delete File: b\n"}, ["wrote a", "deleted b"]),
         ("WebFetch", {"url": "https://EXAMPLE.com./x"}, ["reached example.com"]),
         ("Read", {"file_path": "a"}, []),
+        ("pay", {"cents": 30}, ["unread "]),
+        ("lookup", {"uri": "/home/x"}, ["unread "]),
+        ("TodoWrite", {"todos": []}, []),
         ("shell", {"command": ["bash", "-lc", "rm a"]}, ["deleted a"]),
     ],
 )
@@ -106,9 +113,9 @@ async def test_outcomes() -> None:
 
 @pytest.mark.parametrize("value", [None, 1, {"a": 1}, [1, 2], ""])
 def test_arguments_of_other_types(value: object) -> None:
-    """Arguments that are no commands are none; those that cannot be read are listed."""
-    assert [] == changes("bash", {"command": value})
-    assert ["unread "] == changes("bash", value)[:1] or isinstance(value, dict)
+    """Arguments that are no commands, or cannot be read, are listed as unread."""
+    assert ["unread "] * (value != "") == changes("bash", {"command": value})
+    assert ["unread "] == changes("bash", value)
 
 
 def test_erased_arguments_are_listed() -> None:

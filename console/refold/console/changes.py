@@ -31,8 +31,9 @@ async def touched_command(
 ) -> int:
     """List files written and deleted, hosts reached, packages installed and branches pushed by a run.
 
-    Taken from the arguments of its calls, and from the commands in their shell scripts. A command that cannot
-    be read is listed as `unread`. RESULT is the call's: a script may have run only some of its commands.
+    Taken from the arguments of its calls, and from the commands in their shell scripts. Commands that cannot
+    be read, and tools and programs whose changes are not known, are listed as `unread`. RESULT is the call's:
+    a script may have run only some of its commands.
 
     Exit code 1 if something was changed, 125 if nothing was but some commands cannot be read, else 0.
     """
@@ -89,4 +90,5 @@ def _counted(number: int, noun: str) -> str:
 
 def _row(each: Change) -> tuple[str, ...]:
     target = each.target or each.why
-    return each.kind, target, each.command or each.tool, each.outcome, f"e{each.seq}"
+    by = figures.shorten(each.command or each.tool, 80)
+    return each.kind, figures.shorten(target, 120), by, each.outcome, f"e{each.seq}"

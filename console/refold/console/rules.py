@@ -9,7 +9,7 @@ import msgspec
 from refold.console import locations
 from refold.console.addresses import Problems, choose_runs, is_path, without_grown
 from refold.console.locations import StorePlace, at_once
-from refold.console.options import Everything, Runs, option
+from refold.console.options import Everything, option, words
 from refold.console.processes import progress
 from refold.console.screen import Column, Screen
 from refold.engine.compatibility import installed_guards
@@ -49,10 +49,11 @@ class RulesReport(msgspec.Struct, frozen=True, kw_only=True):
 def rules_command(
     screen: Screen,
     place: StorePlace,
-    runs: Runs,
+    runs: Annotated[list[str], words("RUN or @last (ids may be prefixes), or a PATH of transcripts.")],
     *,
     policy: Annotated[
-        Path, option("--policy", "Policy file with a guard 'permissions', or claude:SETTINGS.json.")
+        Path,
+        option("--policy", "Policy file with a guard 'permissions', or rules of an agent, as claude:PATH."),
     ],
     everything: Everything = False,
 ) -> int:
@@ -61,8 +62,11 @@ def rules_command(
     A call after the first refused one of its run is no evidence: with the refusal, the agent might have done
     something else. `refold whatif --policy` runs a policy over whole runs.
 
-    Exit code 1 if a recorded call would have been refused, 125 if none would but some cannot be judged, 3 if
-    a log is damaged, 4 if some could not be read. With -o json: one document.
+    Example: refold rules ~/.claude/projects --policy claude:$HOME/.claude/settings.json
+
+    Exit code 1 if a recorded call would have been refused; 125 if none would, but some cannot be judged or no
+    rule is about a tool of these runs; 3 if a log is damaged, 4 if some could not be read. With -o json: one
+    document.
     """
     guard, notes = _load(policy)
     trouble = Problems()
@@ -73,7 +77,8 @@ def rules_command(
     found = at_once(_count(place, runs, guard, trouble, everything=everything))
     report = _report(str(policy), guard, found, notes)
     screen.result(report, lambda: _tell(screen, report))
-    judged = 1 if found.stopped else 125 if found.unknown or found.erased else 0
+    unfit = found.calls > 0 and not any(hits.seen for hits in found.rules.values())
+    judged = 1 if found.stopped else 125 if found.unknown or found.erased or unfit else 0
     return trouble.code or judged
 
 
@@ -181,6 +186,7 @@ def _summary(report: RulesReport) -> Iterator[tuple[str, str]]:
                 if each.hits.beside
                 else ""
             )
-            yield "never hit", f"{each.rule}{beside}"
+            unfit = "" if each.hits.seen or not report.calls else "; no call is of its tools"
+            yield "never hit", f"{each.rule}{beside}{unfit}"
     for note in report.notes:
         yield "note", note

@@ -107,7 +107,7 @@ class OtherPolicies(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: Annotated[
         list[Path],
-        option("--policy", "Policy file (.toml, .yaml, .json), or a preset; may be repeated."),
+        option("--policy", "Policy file, preset, or rules of an agent, as claude:PATH; may be repeated."),
     ] = []
     settings: Settings = []
     only: Annotated[

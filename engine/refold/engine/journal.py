@@ -163,7 +163,7 @@ class Journal:
             if isinstance(error, Held) and not (await self.store.head(self._run)).seq:
                 raise  # another engine is about to begin the run, or died before
             if before.setup.run != self._run:
-                raise RunExists(self._run) from error
+                raise RunExists(self._run) from None
             raise Overtaken(self._run) from error
         self.keep(before, after, events)
 

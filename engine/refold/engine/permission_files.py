@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from refold.reducers.errors import PolicyError
+from refold.reducers.errors import PolicyError, faults_of
 from refold.reducers.permissions.claude import convert_settings
 from refold.reducers.permissions.codex import convert_rules
 from refold.reducers.permissions.dialect import Converted, Note
@@ -33,10 +33,15 @@ def dialect_of(path: Path) -> str:
 def read_permissions(path: Path) -> tuple[dict[str, Any], tuple[Note, ...]]:
     """Return a policy's data with one guard, and notes. Raises `PolicyError` with the file as its path."""
     dialect, _, listed = str(path).partition(":")
+    if not listed:
+        raise PolicyError(f"{dialect}:", f"expected the path of a file, as {dialect}:PATH")
     layers = [(str(each), _read(each)) for each in (Path(name).expanduser() for name in listed.split(","))]
     converted = DIALECTS[dialect](layers)
     if not converted.rules:
         raise PolicyError(listed, "has no permission rules")
+    for rule in converted.rules:
+        for key, problem in faults_of(rule):
+            raise PolicyError(rule.source, f"{key}: {problem}")
     rules = [msgspec.to_builtins(rule) for rule in converted.rules]
     guard = {"guard": "permissions", "name": f"permissions of {dialect}", "rules": rules}
     guard |= {"order": converted.order, "else": converted.otherwise}

@@ -113,6 +113,9 @@ def load_policy(
     with file_errors(chosen, "a policy"):
         data, _ = read_data(chosen, f"a preset: {', '.join(PRESETS)}", PRESETS)
         if _lacks_schema(data):
+            if "permissions" in data or "permission" in data:
+                dialect = "claude" if "permissions" in data else "opencode"
+                raise PolicyError("", f"has permission rules of another agent; write {dialect}:{chosen}")
             line = {".toml": 'schema = "refold/v1"', ".json": '"schema": "refold/v1",'}.get(
                 chosen.suffix.lower()
             )

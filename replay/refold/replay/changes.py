@@ -1,8 +1,7 @@
 """What the calls of a run changed: files written and deleted, hosts reached, packages, remote branches.
 
 The arguments of a call are evidence of what it was to do, and its result of whether it did. Shell scripts are
-read as permission rules read them; a command that cannot be read is listed as such, because it may have
-changed anything. What a program changes by itself is not seen.
+read as permission rules read them. A tool, program or command whose changes are unknown is listed as such.
 """
 
 import re
@@ -15,11 +14,13 @@ from typing import cast
 import msgspec
 
 from refold.reducers import events as ev
+from refold.reducers.approvals import HARMLESS, fits
 from refold.reducers.patterns import values_at
 from refold.reducers.permissions.conditions import COMMAND_FIELDS, HOST_FIELDS, PATH_FIELDS
 from refold.reducers.permissions.hosts import host_of
 from refold.reducers.permissions.shell import Script, read_script, read_words
 from refold.reducers.permissions.wrappers import Words, base_name
+from refold.reducers.vocabulary import Replay
 from refold.replay import known
 from refold.replay.reader import Follower, Step
 
@@ -73,10 +74,13 @@ class ChangeLog(Follower[list[Change]]):
     def __init__(self) -> None:
         self._found: list[Change] = []
         self._open: dict[str, list[Change]] = {}
+        self._read_only: frozenset[str] = frozenset()
 
     def take(self, step: Step) -> None:
         """Take one event. Raises as `Step.event`."""
         match event := step.event:
+            case ev.RunStarted(tools=tools) | ev.RunForked(tools=tools) if tools is not None:
+                self._read_only = frozenset(each.name for each in tools if each.replay is Replay.READ_ONLY)
             case ev.ModelResponded(calls=calls, content=content):
                 texts = content.arguments if content is not None else [None] * len(calls)
                 for call, arguments in zip(calls, texts, strict=True):
@@ -103,7 +107,9 @@ class ChangeLog(Follower[list[Change]]):
                 command=command,
                 why=why,
             )
-            for kind, target, command, why in find_changes(call.name, arguments)
+            for kind, target, command, why in find_changes(
+                call.name, arguments, read_only=call.name in self._read_only
+            )
         ]
         self._found += changes
         self._open[call.id] = changes
@@ -144,26 +150,37 @@ _DELETE_TOOLS = re.compile(r"(?i)(?:delete|remove|trash)(?:_?files?)?")
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$", re.MULTILINE)
 
 
-def find_changes(tool: str, arguments: str | None) -> Iterator[Found]:
-    """Yield what a call of a tool with these arguments (JSON text; None: erased) is to change."""
+def find_changes(tool: str, arguments: str | None, *, read_only: bool = False) -> Iterator[Found]:
+    """Yield what a call of a tool with these arguments (JSON text; None: erased) is to change.
+
+    `read_only`: the tool is declared to change nothing itself; a script that it runs still may.
+    """
     if arguments is None:
         yield ChangeKind.UNREAD, "", "", "its arguments are erased"
         return
-    scripts = [script for field in COMMAND_FIELDS for script in _scripts(arguments, field)]
     if values_at(arguments, ()) is None:
         yield ChangeKind.UNREAD, "", "", "its arguments are not a JSON object"
+        return
     name = tool.rpartition("__")[2]
+    scripts = [script for field in COMMAND_FIELDS for script in _scripts(arguments, field)]
+    hosts = [host for url in _texts(arguments, HOST_FIELDS) if (host := host_of(url)) != ""]
     if _WRITE_TOOLS.fullmatch(name) or _DELETE_TOOLS.fullmatch(name):
-        kind = ChangeKind.DELETED if _DELETE_TOOLS.fullmatch(name) else ChangeKind.WROTE
-        yield from ((kind, path, "", "") for path in _texts(arguments, PATH_FIELDS))
-        for patch in _texts(arguments, ("input", "patch", "patchText")):
-            for verb, path in _PATCHED.findall(patch):
-                yield ChangeKind.DELETED if verb == "Delete" else ChangeKind.WROTE, path, "", ""
-    else:
+        yield from _of_file_tool(name, arguments)
+    elif scripts:
         for script in scripts:
             yield from _of_script(script)
-    for url in _texts(arguments, HOST_FIELDS):
-        yield ChangeKind.REACHED, host_of(url) or url, "", ""
+    elif not (hosts or read_only or fits(HARMLESS, name, arguments)):
+        yield ChangeKind.UNREAD, "", "", "what this tool changes is not known"
+    for host in hosts:
+        yield ChangeKind.REACHED, host or "an unreadable address", "", ""
+
+
+def _of_file_tool(name: str, arguments: str) -> Iterator[Found]:
+    kind = ChangeKind.DELETED if _DELETE_TOOLS.fullmatch(name) else ChangeKind.WROTE
+    yield from ((kind, path, "", "") for path in _texts(arguments, PATH_FIELDS))
+    for patch in _texts(arguments, ("input", "patch", "patchText")):
+        for verb, path in _PATCHED.findall(patch):
+            yield ChangeKind.DELETED if verb == "Delete" else ChangeKind.WROTE, path, "", ""
 
 
 def _scripts(arguments: str, field: str) -> Iterator[Script]:
@@ -183,6 +200,8 @@ def _texts(arguments: str, fields: Sequence[str]) -> Iterator[str]:
 
 def _of_script(script: Script) -> Iterator[Found]:
     for command in script.commands:
+        if command.transparent:
+            continue
         text = _join(command.words)
         for kind, target in _of_command(command.words):
             yield kind, target, text, _PROGRAM if kind is ChangeKind.UNREAD else ""
@@ -205,8 +224,12 @@ def _of_command(words: Words) -> Effects:
     name = base_name(words[0] or "") if words else ""
     if effects := _COMMANDS.get(name):
         yield from effects(words[1:])
-    elif name in _INTERPRETERS and len(words) > 1:
+    elif name and name not in _READ_ONLY and not _asks_for_help(words):
         yield ChangeKind.UNREAD, ""
+
+
+def _asks_for_help(words: Words) -> bool:
+    return words[1:] in (("--version",), ("--help",), ("-h",), ("-V",), ("version",), ("help",))
 
 
 def _operands(words: Words, takes: str = "") -> list[str]:
@@ -289,12 +312,13 @@ def _git(words: Words) -> Effects:
     verb, args = (rest[0] if rest else ""), tuple(rest[1:])
     operands = _operands(args, "-m -b -o --message --branch")
     match verb:
+        case verb if verb in _GIT_READS:
+            pass
         case "push":
             yield ChangeKind.PUSHED, " ".join(operands) or "the default branch"
         case "clone" | "fetch" | "pull" | "ls-remote":
-            for word in operands[:1]:
-                if (host := _git_host(word)) is not None:
-                    yield ChangeKind.REACHED, host
+            hosts = [host for word in operands[:1] if (host := _git_host(word))]
+            yield from ((ChangeKind.REACHED, host) for host in hosts or ["the remote of the repository"])
         case "rm":
             yield from ((ChangeKind.DELETED, target) for target in operands)
         case "clean":
@@ -303,10 +327,18 @@ def _git(words: Words) -> Effects:
             yield ChangeKind.DISCARDED, "uncommitted changes"
         case "checkout" | "restore" if "--" in args or verb == "restore":
             yield ChangeKind.DISCARDED, f"changes of {' '.join(operands)}"
-        case "branch" if {"-d", "-D", "--delete"} & set(args):
-            yield from ((ChangeKind.DELETED, f"branch {target}") for target in operands)
+        case "branch":
+            deletes = bool({"-d", "-D", "--delete"} & set(args))
+            yield from ((ChangeKind.DELETED, f"branch {target}") for target in operands if deletes)
         case _:
-            pass
+            yield ChangeKind.WROTE, "the repository"
+
+
+_GIT_READS = frozenset(
+    {"", "status", "log", "diff", "show", "blame", "grep", "ls-files", "ls-tree", "rev-parse", "describe",
+     "remote", "shortlog", "reflog", "cat-file", "rev-list", "merge-base", "config", "help", "version", "tag", "stash"}
+)  # fmt: skip
+"""Verbs of git that are mostly used to read; `branch` without an option to delete lists branches."""
 
 
 def _git_host(word: str) -> str | None:
@@ -332,10 +364,20 @@ def _uv(words: Words) -> Effects:
     yield from _installer("install", "add", "sync")(rest)
 
 
-_INTERPRETERS = frozenset(
-    {"python", "python3", "node", "perl", "ruby", "php", "deno", "bun", "osascript", "make", "npx"}
-)
-"""Programs that run what their arguments name: what that changes is not seen."""
+_READ_ONLY = frozenset(
+    {
+        "[", ":", "ag", "awk", "base64", "basename", "bat", "break", "cat", "cd", "cmp", "column", "comm", "continue", "cut",
+        "date", "df", "diff", "dirname", "du", "echo", "egrep", "env", "exit", "expr", "false", "fd", "fgrep", "file",
+        "fold", "free", "grep", "groups", "head", "hexdump", "hostname", "id", "jq", "less", "ls", "lsof", "md5sum", "more",
+        "nl", "nproc", "od", "paste", "popd", "printenv", "printf", "ps", "pushd", "pwd", "read", "readlink", "realpath",
+        "return", "rev", "rg", "seq", "set", "sha1sum", "sha256sum", "shift", "sleep", "sort", "stat", "strings", "tac", "tail",
+        "test", "tr", "tree", "true", "type", "uname", "uniq", "uptime", "wait", "wc", "whereis", "which", "who", "whoami",
+        "xxd", "yes", "export", "unset", "declare", "local", "readonly", "typeset", "xargs", "sudo", "doas", "timeout",
+        "time", "nice", "nohup", "command", "builtin", "exec", "setsid", "stdbuf", "ionice", "chronic", "bash", "sh",
+        "zsh", "dash", "ksh", "eval", "source", ".", "trap", "alias",
+    }
+)  # fmt: skip
+"""Programs that only read and print, and those whose inner commands are listed instead."""
 
 _COMMANDS: Mapping[str, Callable[[Words], Effects]] = MappingProxyType(
     {

@@ -22,7 +22,8 @@ class RuleHits(msgspec.Struct, kw_only=True):
 
     `succeeded`, `failed` and `refused` is what became of them; of the others it is not recorded. `later`
     calls follow a refused call of their run. `first` and `last` are instants of these calls, `sample` the
-    address of the first. `beside`: the rule matches more calls, which a stricter rule decides.
+    address of the first. `beside`: the rule matches more calls, which a stricter rule decides. `seen` are all
+    calls of its tools.
     """
 
     calls: int = 0
@@ -35,6 +36,7 @@ class RuleHits(msgspec.Struct, kw_only=True):
     last: int | None = None
     sample: str = ""
     beside: int = 0
+    seen: int = 0
 
 
 class PermissionHits(msgspec.Struct, kw_only=True):
@@ -91,6 +93,9 @@ class HitCounter(Follower[PermissionHits]):
             found.erased += 1
             return
         made, decision = ToolCall(call.name, arguments, self._own.folders), self._own.decisions[call.id]
+        for place, rule in enumerate(self._guard.rules):
+            if rule.is_for(call.name):
+                found.rules.setdefault(place, RuleHits()).seen += 1
         for place in matching_rules(self._guard.rules, made) - {decision.rule}:
             found.rules.setdefault(place, RuleHits()).beside += 1
         if decision.effect == "unknown":
@@ -142,5 +147,5 @@ def _add(total: RuleHits, other: RuleHits) -> None:
     if other.first is not None and (total.first is None or other.first < total.first):
         total.first, total.sample = other.first, other.sample
     total.last = max((at for at in (total.last, other.last) if at is not None), default=None)
-    for name in ("calls", "runs", "succeeded", "failed", "refused", "later", "beside"):
+    for name in ("calls", "runs", "succeeded", "failed", "refused", "later", "beside", "seen"):
         setattr(total, name, getattr(total, name) + getattr(other, name))

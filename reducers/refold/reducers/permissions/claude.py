@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from refold.reducers.errors import PolicyError, nearest, shown
-from refold.reducers.permissions.dialect import Converted, Note, find_line, read_object
+from refold.reducers.permissions.dialect import Converted, Note, find_line, name_rule, read_object
 from refold.reducers.permissions.paths import glob_problem
 from refold.reducers.permissions.rules import Effect, PermissionRule
 
@@ -82,7 +82,7 @@ def convert_rule(rule: str, effect: Effect, where: str) -> Iterator[PermissionRu
         yield Note(where, f"{shown(rule)} is no rule: expected Tool or Tool(specifier); ignored")
         return
     tool, spec = found["tool"].strip(), found["spec"]
-    source = f"{rule} ({where})"
+    source = name_rule(rule, where)
     if spec is None or spec == "" or (spec == "*" and tool in _SHELLS):
         yield PermissionRule(effect=effect, tool=_tools(tool), source=source)
         if effect == "refuse" and spec is None and not tool.startswith("mcp__"):

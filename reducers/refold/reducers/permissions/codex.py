@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from refold.reducers.errors import PolicyError, brief, shown
-from refold.reducers.permissions.dialect import Converted, Note
+from refold.reducers.permissions.dialect import Converted, Note, name_rule
 from refold.reducers.permissions.rules import Effect, PermissionRule
 
 DIALECT = "codex execpolicy"
@@ -69,7 +69,7 @@ def _convert(name: str, statement: ast.stmt) -> PermissionRule | Note:
         say=_text(where, "justification", given.get("justification", "")),
         match=_examples(where, "match", given.get("match", ())),
         not_match=_examples(where, "not_match", given.get("not_match", ())),
-        source=f"{title} ({where})",
+        source=name_rule(title, where),
     )
 
 

@@ -81,7 +81,7 @@ class Conditions(Knob, frozen=True, kw_only=True):
             if problem := glob_problem(glob.removeprefix("!")):
                 yield f"path[{place}]", f"{problem}; got {shown(glob)}"
         for place, glob in enumerate(self.host or ()):
-            if glob != "*" and host_of(glob.removeprefix("*.")) is None:
+            if glob != "*" and not host_of(glob.removeprefix("*.")):
                 yield f"host[{place}]", f"expected a host, as example.com or *.example.com; got {shown(glob)}"
         for name in ("path", "host"):
             if getattr(self, name) == ():
@@ -244,10 +244,14 @@ def _host_holds(rule: Conditions, globs: Sequence[str], call: ToolCall, *, permi
     if urls is None:
         return None
     hosts = [host_of(url) for url in urls]
-    found = [None if host is None else any(host_matches(glob, host) for glob in globs) for host in hosts]
+    found = [None if host is None else _is_host_of(globs, host) for host in hosts]
     if permits:
         return bool(found) and join(found)
     return True if True in found else None if None in found else False
+
+
+def _is_host_of(globs: Sequence[str], host: str) -> bool:
+    return bool(host) and any(host_matches(glob, host) for glob in globs)
 
 
 def _text_holds(rule: Conditions, pattern: str, call: ToolCall) -> bool | None:

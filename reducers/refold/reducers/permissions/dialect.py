@@ -55,6 +55,15 @@ def read_object(name: str, text: str, agent: str, *, comments: bool = False) -> 
     return cast("dict[str, Any]", data)
 
 
+def name_rule(text: str, where: str) -> str:
+    """Return how messages name a rule: as its author wrote it, in one short line, and where it is."""
+    line = " ".join(text.split())
+    return f"{line if len(line) <= _MAX_NAME else f'{line[:_MAX_NAME]}…'} ({where})"
+
+
+_MAX_NAME = 100
+
+
 def find_line(text: str, words: str, after: str = "") -> int | None:
     """Return the number of the first line with these words, after the first with `after`; None for none."""
     lines = text.split("\n")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from refold.reducers.errors import PolicyError, nearest, shown
-from refold.reducers.permissions.dialect import Converted, Note
+from refold.reducers.permissions.dialect import Converted, Note, name_rule
 from refold.reducers.permissions.rules import Effect, PermissionRule
 
 DIALECT = "gemini policy engine"
@@ -82,7 +82,7 @@ def _convert(where: str, rule: Mapping[str, Any]) -> Iterator[PermissionRule | N
             tool=tools,
             command=None if prefix is None else f"{prefix.strip()} *",
             say=say if isinstance(say, str) else "",
-            source=f"{title} ({where})",
+            source=name_rule(title, where),
             opaque=opaque,
         )
 

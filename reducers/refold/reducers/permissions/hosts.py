@@ -4,11 +4,14 @@ from urllib.parse import urlsplit
 
 
 def host_of(url: str) -> str | None:
-    """Return the host of a URL in lower case, without user, port and a trailing dot; None if there is none.
+    """Return the host of a URL in lower case, without user, port and a trailing dot.
 
-    International names are converted to their ASCII form (`xn--...`), as a resolver gets them.
+    "" for a path, which has no host; None if it cannot be read. International names are converted to their
+    ASCII form (`xn--...`), as a resolver gets them.
     """
     text = url.strip().replace("\\", "/")  # browsers read a backslash as a slash
+    if (text.startswith("/") and not text.startswith("//")) or text[:5].lower() == "file:":
+        return ""
     if "://" not in text:
         text = f"//{text.lstrip('/')}"
     if any(ord(character) < 33 for character in text):

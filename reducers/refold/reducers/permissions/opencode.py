@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from refold.reducers.errors import PolicyError, shown
-from refold.reducers.permissions.dialect import Converted, Note, find_line, read_object
+from refold.reducers.permissions.dialect import Converted, Note, find_line, name_rule, read_object
 from refold.reducers.permissions.rules import Effect, PermissionRule
 
 DIALECT = "opencode 1"
@@ -59,7 +59,9 @@ def _convert(name: str, text: str, key: str, value: object) -> Iterator[Permissi
         if not isinstance(action, str) or action not in _EFFECTS:
             raise PolicyError(where, f"expected one of {', '.join(_EFFECTS)}, got {shown(action)}")
         line = find_line(text, f'"{pattern}"' if isinstance(value, dict) else f'"{key}"', f'"{key}"')
-        yield _rule(key, pattern, _EFFECTS[action], f"{key}: {pattern} ({name}{f':{line}' if line else ''})")
+        yield _rule(
+            key, pattern, _EFFECTS[action], name_rule(f"{key}: {pattern}", f"{name}:{line}" if line else name)
+        )
 
 
 def _rule(key: str, pattern: str, effect: Effect, source: str) -> PermissionRule:

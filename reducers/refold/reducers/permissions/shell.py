@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_BYTES = 100_000
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 MAX_DEPTH = 200
 MAX_NESTED_SCRIPTS = 5
 """Maximum number of scripts inside one another, as in `bash -c "bash -c ..."`."""
@@ -69,7 +70,7 @@ def read_script(text: str) -> Script:
     """Return the commands of a script. Total: what cannot be read makes the result opaque."""
     reading = _Reading()
     reading.read(text, 0)
-    return Script(tuple(reading.commands), tuple(reading.writes), reading.assigns, reading.opaque)
+    return reading.result()
 
 
 @lru_cache(maxsize=64)
@@ -77,7 +78,7 @@ def read_words(words: tuple[str, ...]) -> Script:
     """Return what a command given as a list of words runs, without a shell around it."""
     reading = _Reading()
     reading.run(words, 0)
-    return Script(tuple(reading.commands), tuple(reading.writes), reading.assigns, reading.opaque)
+    return reading.result()
 
 
 class _Reading:
@@ -85,13 +86,15 @@ class _Reading:
 
     def __init__(self) -> None:
         self.commands: list[Command] = []
+        self.functions: set[str | None] = set()
         self.writes: list[str | None] = []
         self.assigns = False
         self.opaque = ""
 
     def read(self, text: str, nested: int) -> None:
         """Add the commands of a script that is inside `nested` others."""
-        source = text.encode(errors="replace")
+        # The scanner of the grammar is unsafe for other characters; to Bash, they are letters of a word.
+        source = _NOT_ASCII.sub("%", text).encode()
         if len(source) > MAX_BYTES or nested > MAX_NESTED_SCRIPTS or b"\0" in source:
             self.obscure("it is longer or more deeply nested than rules are applied to")
             return
@@ -103,34 +106,45 @@ class _Reading:
             elif node.is_error or node.is_missing:
                 self.obscure("it has a syntax error")
             else:
-                self._see(node, nested)
+                self._see(node, text, nested)
                 open_nodes += [(child, depth + 1) for child in reversed(node.children)]
+
+    def result(self) -> Script:
+        """Return what was found. A function's call is transparent: the commands of its body are listed."""
+        commands = (
+            Command(each.words, each.transparent or (bool(each.words) and each.words[0] in self.functions))
+            for each in self.commands
+        )
+        return Script(tuple(commands), tuple(self.writes), self.assigns, self.opaque)
 
     def obscure(self, why: str) -> None:
         """Mark the script as opaque; the first reason is kept."""
         self.opaque = self.opaque or why
 
-    def _see(self, node: "Node", nested: int) -> None:
+    def _see(self, node: "Node", text: str, nested: int) -> None:
         match node.type:
             case "command":
-                self.run(_words(node), nested)
+                self.run(_words(node, text), nested)
             case "declaration_command" | "unset_command":
                 self.assigns = True
-                self.commands.append(Command((_source(node).split(None, 1)[0],)))
+                self.commands.append(Command((_source(node, text).split(None, 1)[0],)))
             case "variable_assignment":
                 self.assigns = True
+            case "function_definition":
+                name = node.child_by_field_name("name")
+                self.functions.add(_word(name, text) if name is not None else None)
             case "file_redirect":
-                self._redirect(node)
+                self._redirect(node, text)
             case "test_command" if node.children and node.children[0].type == "[":
                 self.commands.append(Command(("[",), transparent=True))
             case _:
                 pass
 
-    def _redirect(self, node: "Node") -> None:
+    def _redirect(self, node: "Node", text: str) -> None:
         operator = next((child.type for child in node.children if child.type in _WRITING), "")
         target = node.child_by_field_name("destination")
         if operator and not (operator in (">&", "<&") and target is not None and target.type == "number"):
-            self.writes.append(_word(target) if target is not None else None)
+            self.writes.append(_word(target, text) if target is not None else None)
 
     def run(self, words: Words, nested: int) -> None:
         """Add a command and, if it is a wrapper, what it runs."""
@@ -151,24 +165,24 @@ class _Reading:
 _WRITING = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 
 
-def _source(node: "Node") -> str:
-    return (node.text or b"").decode(errors="replace")
+def _source(node: "Node", text: str) -> str:
+    return text[node.start_byte : node.end_byte]
 
 
-def _words(command: "Node") -> Words:
+def _words(command: "Node", text: str) -> Words:
     """Return the words of a command, with quotes removed."""
     beside = ("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect")
-    return tuple(_word(child) for child in command.named_children if child.type not in beside)
+    return tuple(_word(child, text) for child in command.named_children if child.type not in beside)
 
 
-def _word(node: "Node") -> str | None:
+def _word(node: "Node", script: str) -> str | None:
     """Return the text of a word after quote removal; None if the shell determines it."""
-    raw = _source(node)
+    raw = _source(node, script)
     match node.type:
         case "command_name" | "concatenation":
             if node.type == "concatenation" and _BRACES.search(raw):
                 return None
-            parts = [_word(child) for child in node.children]
+            parts = [_word(child, script) for child in node.children]
             return None if None in parts else "".join(filter(None, parts))
         case "word" | "number" | "{" | "}" | "extglob_pattern" | "special_character":
             return _unquoted(raw)

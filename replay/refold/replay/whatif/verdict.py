@@ -130,12 +130,12 @@ def _rule(policy: Policy, name: str, link: object) -> tuple[str, str, str | None
 
 
 def _permission_rule(config: GuardConfig, path: str, index: object) -> str:
-    """Return a permission rule as its author wrote it, and where it is."""
+    """Return a permission rule as its author wrote it, where it is, and its effect."""
     rules: Sequence[Any] = config.get("rules", ())
     if not isinstance(index, int) or index >= len(rules):
         return path
     rule = msgspec.convert(rules[index], PermissionRule)
-    return rule.source or f"{rule.label} ({path}.rules[{index}])"
+    return f"{rule.source or f'{rule.label} ({path}.rules[{index}])'} [{rule.effect}]"
 
 
 MOST = 100
