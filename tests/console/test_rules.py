@@ -67,7 +67,7 @@ def test_the_table(refold: Refold, store: Path, settings: Path) -> None:
     assert "RULE" == out.split()[0]
     assert f"Bash(git push *) ({settings}:4)" in out
     assert "refused    2 calls in 1 run\n" in out
-    assert "1 of them after a refused call of the same run: no evidence" in out
+    assert "1 after a refused call of the same run: not evidence" in out
     assert f"never hit  Bash(rm *) ({settings}:6)" in out
     assert "Claude Code never applies it; write Edit(src/**)" in out
 
@@ -170,3 +170,22 @@ def test_a_path_without_a_transcript(refold: Refold, store: Path, settings: Path
     for path in (tmp_path / "empty", tmp_path / "missing"):
         found = refold("whatif", path, "--policy", f"claude:{settings}", "--store", store)
         assert (2, True) == (found.code, str(path) in found.err)
+
+
+def test_one_file_that_cannot_be_read(refold: Refold, store: Path, settings: Path, sessions: Path) -> None:
+    """The others are asked about; the file is named, and the exit code is not that of a clean run."""
+    (sessions / "bad.jsonl").write_text("garbage", encoding="utf-8")
+    settings.write_text('{"permissions": {"deny": ["Bash(curl *)"]}}', encoding="utf-8")
+    for verb in ("whatif", "rules"):
+        found = refold(verb, sessions, "--policy", f"claude:{settings}", "--store", store)
+        assert (4, True) == (found.code, "bad.jsonl" in found.err)
+
+
+@pytest.mark.parametrize("rule", ["bash(git push *)", "Read(x)"])
+def test_rules_about_no_tool_of_the_runs(refold: Refold, store: Path, settings: Path, rule: str) -> None:
+    """Rules that fit no tool find nothing, which is no agreement."""
+    ran(store, "a", "git push")
+    settings.write_text(json.dumps({"permissions": {"deny": [rule]}}), encoding="utf-8")
+    for verb in ("whatif", "rules"):
+        found = refold(verb, "a", "--policy", f"claude:{settings}", "--store", store)
+        assert 125 == found.code, found.out

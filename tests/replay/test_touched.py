@@ -5,7 +5,8 @@ import json
 import pytest
 
 from refold.engine import Agent, ScriptedModel, call, say, tool
-from refold.replay.changes import ChangeKind, ChangeLog, Outcome, find_changes
+from refold.replay.changes import ChangeLog, Outcome, find_changes
+from refold.replay.command_effects import ChangeKind
 from refold.replay.reader import run_follower
 from refold.store import MemoryStore
 
@@ -32,6 +33,12 @@ def changes(name: str, arguments: object) -> list[str]:
         ("make", ["unread "]),
         ("tool --version", []),
         ("git fetch", ["reached the remote of the repository"]),
+        ("git clean -n", []),
+        ("git push --dry-run", []),
+        ("git checkout .", ["discarded changes of ."]),
+        ("git stash drop", ["discarded stashed changes"]),
+        ("rm -rf -- -x", ["deleted -x"]),
+        ("dd if=a of=b", ["wrote b"]),
         ("git clean -fd", ["discarded files that git does not track"]),
         ("git branch -D old", ["deleted branch old"]),
         ("git rm a", ["deleted a"]),

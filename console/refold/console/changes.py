@@ -11,7 +11,8 @@ from refold.console.locations import StorePlace
 from refold.console.options import argument, option
 from refold.console.screen import Column, Screen
 from refold.replay import figures
-from refold.replay.changes import DESTRUCTIVE, Change, ChangeKind, ChangeLog, Outcome
+from refold.replay.changes import DESTRUCTIVE, Change, ChangeLog, Outcome
+from refold.replay.command_effects import ChangeKind
 from refold.replay.reader import run_follower
 
 

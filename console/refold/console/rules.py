@@ -15,7 +15,7 @@ from refold.console.screen import Column, Screen
 from refold.engine.compatibility import installed_guards
 from refold.engine.permission_files import dialect_of, read_permissions
 from refold.engine.policy_files import load_policy
-from refold.reducers.errors import CannotJudge, RefoldError, WrongUse
+from refold.reducers.errors import CannotJudge, RefoldError, WorldFailed, WrongUse
 from refold.reducers.guards.permissions import Permissions
 from refold.reducers.permissions.dialect import Note
 from refold.reducers.permissions.rules import PermissionRule
@@ -42,6 +42,7 @@ class RulesReport(msgspec.Struct, frozen=True, kw_only=True):
     unruled: int
     unknown: dict[str, int]
     erased: int
+    unread: int
     stopped: int
     notes: list[str]
 
@@ -59,7 +60,7 @@ def rules_command(
 ) -> int:
     """Count which permission rule decides each recorded call, in the runs that are named or in all.
 
-    A call after the first refused one of its run is no evidence: with the refusal, the agent might have done
+    A call after the first refused one of its run is not evidence: with the refusal, the agent might have done
     something else. `refold whatif --policy` runs a policy over whole runs.
 
     Example: refold rules ~/.claude/projects --policy claude:$HOME/.claude/settings.json
@@ -70,16 +71,17 @@ def rules_command(
     """
     guard, notes = _load(policy)
     trouble = Problems()
+    unread = 0
     if any(map(is_path, runs)):
         from refold.console.imports import import_runs
 
-        runs, _ = import_runs(place, runs)
+        runs, unread = import_runs(place, runs)
     found = at_once(_count(place, runs, guard, trouble, everything=everything))
     report = _report(str(policy), guard, found, notes)
     screen.result(report, lambda: _tell(screen, report))
     unfit = found.calls > 0 and not any(hits.seen for hits in found.rules.values())
     judged = 1 if found.stopped else 125 if found.unknown or found.erased or unfit else 0
-    return trouble.code or judged
+    return trouble.code or (WorldFailed.exit_code if unread > 1 else judged)
 
 
 def _load(path: Path) -> tuple[Permissions, tuple[Note, ...]]:
@@ -105,6 +107,7 @@ async def _count(
                     parts.append(await run_follower(HitCounter(guard), store, run))
                 except (RefoldError, CannotJudge) as error:
                     trouble.add(run, error)
+                    parts.append(PermissionHits(unread=1))
                 step(size)
     return merge_hits(parts)
 
@@ -118,6 +121,7 @@ def _report(policy: str, guard: Permissions, found: PermissionHits, notes: tuple
         unruled=found.unruled,
         unknown=found.unknown,
         erased=found.erased,
+        unread=found.unread,
         stopped=found.stopped,
         notes=[f"{note.place}: {note.problem}" for note in notes],
     )
@@ -172,13 +176,14 @@ def _summary(report: RulesReport) -> Iterator[tuple[str, str]]:
     if later:
         yield (
             "",
-            f"{later:,} of them after a refused call of the same run: no evidence that they would have been made",
+            f"{later:,} after a refused call of the same run: not evidence",
         )
     yield "asked", figures.quantity(asked, "call") if asked else ""
     yield "no rule", figures.quantity(report.unruled, "call") if report.unruled else ""
     for why, count in sorted(report.unknown.items(), key=lambda item: (-item[1], item[0])):
         yield "unknown", f"{figures.quantity(count, 'call')}: {why}"
     yield "erased", figures.quantity(report.erased, "call") if report.erased else ""
+    yield "not read", f"{figures.quantity(report.unread, 'run')}: not counted above" if report.unread else ""
     for each in report.rules:
         if not each.hits.calls:
             beside = (

@@ -80,9 +80,24 @@ def find_unmatched_names(
     for named in _tool_names(policy, registry) if tools else ():
         if not any(_matches(named, name) for name in names):
             yield _describe_unmatched_name(named, names, policy)
+    yield from _find_unmatched_permissions(policy, names)
     for rule in argument_rules(policy):
         if rule.field:
             yield from _find_unknown_fields(rule, rule.field, tools, called or {})
+
+
+def _find_unmatched_permissions(policy: Policy, names: Sequence[str]) -> Iterator[Complaint]:
+    """Find lists of permission rules without a rule about any tool. Some rules may be for tools not used."""
+    for place, config in enumerate(policy.guards if names else ()):
+        if config.get("guard") != "permissions":
+            continue
+        rules = cast("Sequence[Mapping[str, Any]]", config.get("rules", ()))
+        tools = [rule.get("tool", "*") for rule in rules]
+        globs = [glob for tool in tools for glob in ([tool] if isinstance(tool, str) else tool)]
+        if not any(fnmatchcase(name, glob) for name in names for glob in globs):
+            near = next((found for glob in globs if (found := _match_ignoring_case(glob, names))), "")
+            problem = f"no rule is about a tool of this run{suggestion(near, names)}"
+            yield Complaint(f"guards[{place}].rules", problem, near)
 
 
 def _describe_unmatched_name(named: _Named, names: Sequence[str], policy: Policy) -> Complaint:

@@ -43,7 +43,7 @@ class PermissionHits(msgspec.Struct, kw_only=True):
     """What a list of rules decides over runs. `rules` by index; `unruled` are calls that no rule matches.
 
     `unknown` has the number of calls that the rules cannot judge, by reason. `erased` calls have no arguments
-    any more. `stopped` runs have a refused call.
+    any more; `unread` runs could not be read. `stopped` runs have a refused call.
     """
 
     runs: int = 0
@@ -52,6 +52,7 @@ class PermissionHits(msgspec.Struct, kw_only=True):
     unruled: int = 0
     unknown: dict[str, int] = {}
     erased: int = 0
+    unread: int = 0
     stopped: int = 0
 
 
@@ -130,7 +131,7 @@ def merge_hits(parts: Iterable[PermissionHits]) -> PermissionHits:
     """Return the sum of counts of different runs."""
     total = PermissionHits()
     for part in parts:
-        for name in ("runs", "calls", "unruled", "erased", "stopped"):
+        for name in ("runs", "calls", "unruled", "erased", "unread", "stopped"):
             setattr(total, name, getattr(total, name) + getattr(part, name))
         _add_counts(total.unknown, part.unknown)
         for place, hits in part.rules.items():

@@ -1,6 +1,10 @@
 """Hosts in permission rules: the host of a URL, compared by its parsed form."""
 
+import re
 from urllib.parse import urlsplit
+
+_WITHOUT_HOST = re.compile(r"file:|[a-z][a-z0-9+.-]*:(?!//|[0-9]{1,5}(?:/|$))", re.IGNORECASE)
+"""URLs without a host, such as `javascript:` and `mailto:`; `example.com:80` has one."""
 
 
 def host_of(url: str) -> str | None:
@@ -10,7 +14,7 @@ def host_of(url: str) -> str | None:
     ASCII form (`xn--...`), as a resolver gets them.
     """
     text = url.strip().replace("\\", "/")  # browsers read a backslash as a slash
-    if (text.startswith("/") and not text.startswith("//")) or text[:5].lower() == "file:":
+    if (text.startswith("/") and not text.startswith("//")) or _WITHOUT_HOST.match(text):
         return ""
     if "://" not in text:
         text = f"//{text.lstrip('/')}"
