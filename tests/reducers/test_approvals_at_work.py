@@ -53,7 +53,7 @@ def test_a_batch_of_which_a_person_rejects_a_part() -> None:
     run.answer("", LOOK, ACT)
     assert [
         ANSWERED,
-        "call_refused call=c2 why=rejected cause=guard name=approvals text=refused:rejected code=rejected saw={link:0}",
+        "call_refused call=c2 why=rejected cause=guard name=approvals text=refused:rejected code=rejected measured={link:0}",
         "tools_dispatched calls=[c1]",
         CALLED,
     ] == answer(run, {"c2": "reject"})
@@ -67,7 +67,7 @@ def test_a_batch_that_is_rejected_whole_goes_back_to_the_model() -> None:
     """With nothing left to run the model is asked again."""
     run = scenario({"approver": "reject"})
     assert [
-        "call_refused call=c1 why=rejected cause=guard name=approvals text=refused:rejected code=rejected saw={link:0}",
+        "call_refused call=c1 why=rejected cause=guard name=approvals text=refused:rejected code=rejected measured={link:0}",
         "model_requested step=2 attempt=1 messages=[[1 4]]",
     ] == run.answer("", ACT)
 
@@ -110,7 +110,7 @@ def test_silence() -> None:
     assert [] == run.clock(59)
     assert [
         UNANSWERED,
-        "call_refused call=c1 why=rejected cause=guard name=approvals text=refused:rejected code=rejected saw={link:0}",
+        "call_refused call=c1 why=rejected cause=guard name=approvals text=refused:rejected code=rejected measured={link:0}",
         "model_requested step=2 attempt=1 messages=[[1 4]] deadline=+70s",
     ] == run.clock(1)
 
@@ -123,7 +123,7 @@ def test_a_person_ends_the_run(*, late: bool) -> None:
     lines = run.clock(60) if late else answer(run, {"c2": "terminate"})
     assert [
         UNANSWERED if late else ANSWERED,
-        "call_refused call=c2 why=rejected cause=guard name=approvals text=refused:rejected code=terminated saw={link:0}",
+        "call_refused call=c2 why=rejected cause=guard name=approvals text=refused:rejected code=terminated measured={link:0}",
         "guard_tripped guard=approvals verdict=stop code=approval_terminated",
         "call_refused call=c1 why=skipped cause=guard name=approvals text=refused:terminated",
         "state_changed from=RUNNING to=ERROR trigger=fail code=approval_terminated",

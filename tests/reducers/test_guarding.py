@@ -85,7 +85,7 @@ def run(*guards: dict[str, Any], **policy: Any) -> Scenario:
 def test_warn_is_for_people() -> None:
     """A warning is recorded with what was seen, and changes nothing else."""
     assert [
-        "guard_tripped guard=scripted verdict=warn code=w saw={own:1}",
+        "guard_tripped guard=scripted verdict=warn code=w measured={own:1}",
         "tools_dispatched calls=[c1]",
         "state_changed from=RUNNING to=WAITING_FOR_TOOL trigger=call_tools code=tool_use",
     ] == run({"says": "warn"}).answer("", ("look", "{}"))
@@ -150,7 +150,7 @@ def test_the_first_guard_that_stops_wins() -> None:
         {"says": "warn", "name": "a"}, {"says": "stop", "name": "b"}, {"says": "warn", "name": "c"}
     ).answer("", ("look", "{}"))
     assert [
-        "guard_tripped guard=a verdict=warn code=w saw={own:1}",
+        "guard_tripped guard=a verdict=warn code=w measured={own:1}",
         "guard_tripped guard=b verdict=stop code=s",
         "call_refused call=c1 why=skipped cause=guard name=b text=refused:guard",
         "state_changed from=RUNNING to=ERROR trigger=fail code=s",
@@ -258,7 +258,7 @@ def test_what_a_refusal_saw_is_recorded() -> None:
     scenario = Scenario({"guards": [{"guard": "counting"}]}, registry={"counting": Counting})
     lines = scenario.answer("", ("look", "{}"))
     assert (
-        "call_refused call=c1 why=skipped cause=guard name=counting text=refused:guard code=quota saw={calls:1} "
+        "call_refused call=c1 why=skipped cause=guard name=counting text=refused:guard code=quota measured={calls:1} "
         "metadata={of:3 pending:False}" == lines[0]
     )
 

@@ -22,7 +22,7 @@ def test_keywords_at_once() -> None:
         run({"guard": "keywords", "words": ["done"]}, {"guard": "repetition", "repeats": 0}),
         """
         >> answer("all DONE now", ("look", "{}"))
-        guard_tripped guard=keywords verdict=stop code=keyword saw={word:1}
+        guard_tripped guard=keywords verdict=stop code=keyword measured={word:1}
         call_refused call=c1 why=skipped cause=guard name=keywords text=refused:stopped
         state_changed from=RUNNING to=COMPLETED trigger=complete code=keyword
         """,
@@ -55,7 +55,7 @@ def test_stop_on_tool_now_in_a_run() -> None:
         >> result("c1")
         >> result("c2")
         state_changed from=WAITING_FOR_TOOL to=RUNNING trigger=tools_done code=tools_done
-        guard_tripped guard=stop_on_tool verdict=stop code=stop_tool saw={calls:1}
+        guard_tripped guard=stop_on_tool verdict=stop code=stop_tool measured={calls:1}
         state_changed from=RUNNING to=COMPLETED trigger=complete code=stop_tool
         """,
     )
@@ -97,7 +97,7 @@ def test_errors_in_a_run() -> None:
     scenario.result("c2", error=ToolError.TIMEOUT)
     assert [
         "state_changed from=WAITING_FOR_TOOL to=RUNNING trigger=tools_done code=tools_done",
-        "guard_tripped guard=errors verdict=stop code=consecutive_errors saw={allowed:1 batches:1}",
+        "guard_tripped guard=errors verdict=stop code=consecutive_errors measured={allowed:1 batches:1}",
         "state_changed from=RUNNING to=ERROR trigger=fail code=consecutive_errors",
     ] == scenario.result("c1", error=ToolError.RAISED)
 
@@ -116,7 +116,7 @@ def test_tool_cap_in_a_run() -> None:
     """The batch that would go beyond the cap is refused, and the run ends."""
     scenario = run({"guard": "tool_cap", "tools": ["look"], "max": 1})
     assert [
-        "guard_tripped guard=tool_cap verdict=stop code=stalled saw={allowed:1 calls:2}",
+        "guard_tripped guard=tool_cap verdict=stop code=stalled measured={allowed:1 calls:2}",
         "call_refused call=c1 why=skipped cause=guard name=tool_cap text=refused:tool_cap",
         "call_refused call=c2 why=skipped cause=guard name=tool_cap text=refused:tool_cap",
         "state_changed from=RUNNING to=ERROR trigger=fail code=stalled",
@@ -132,13 +132,13 @@ def test_read_only_and_pivot_in_a_run() -> None:
     scenario = run({"guard": "pivot", "failures": 1}, {"guard": "read_only", "name": "reads", "batches": 1})
     scenario.answer("", LOOK)
     assert [
-        "guard_tripped guard=reads verdict=inject code=read_only saw={count:1}",
+        "guard_tripped guard=reads verdict=inject code=read_only measured={count:1}",
         "message_injected role=user text=read_only cause=guard name=reads",
     ] == told(scenario.result("c1"))
     scenario.answer("", LOOK, ("bash", "{}"))
     scenario.result("c2")
     assert [
-        "guard_tripped guard=pivot verdict=inject code=pivot saw={allowed:1 batches:1}",
+        "guard_tripped guard=pivot verdict=inject code=pivot measured={allowed:1 batches:1}",
         "message_injected role=user text=pivot cause=guard name=pivot",
     ] == told(scenario.result("c3", "x: not found", error=ToolError.RAISED))
     scenario.answer("", ("bash", "{}"))
@@ -151,7 +151,7 @@ def test_stall_stops_in_a_run() -> None:
     scenario.answer("", LOOK)
     scenario.result("c1", error=ToolError.RAISED)
     assert [
-        "guard_tripped guard=stall verdict=stop code=stalled saw={count:1 part:exact_failure tool:look}",
+        "guard_tripped guard=stall verdict=stop code=stalled measured={count:1 part:exact_failure tool:look}",
         "call_refused call=c2 why=skipped cause=guard name=stall text=refused:stalled",
         "call_refused call=c3 why=skipped cause=guard name=stall text=refused:stalled",
         "state_changed from=RUNNING to=ERROR trigger=fail code=stalled",
@@ -193,7 +193,7 @@ def test_premature_end_in_a_run() -> None:
     scenario.result("c1", error=ToolError.RAISED)
     for before in (0, 1):
         assert [
-            f"guard_tripped guard=premature_end verdict=inject code=premature_end saw={{before:{before} failures:1}}",
+            f"guard_tripped guard=premature_end verdict=inject code=premature_end measured={{before:{before} failures:1}}",
             "message_injected role=user text=premature_end cause=guard name=premature_end",
         ] == told(scenario.answer(""))
     assert "state_changed from=RUNNING to=COMPLETED trigger=complete code=empty" == scenario.answer("")[-1]

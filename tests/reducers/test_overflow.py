@@ -46,7 +46,7 @@ def test_a_pass_by_name_runs_whatever_its_when_says() -> None:
     """
     scenario = overflowing({"do": ["cut"]}, history=[TAIL])
     assert [
-        "context_overflowed gives_back=0",
+        "context_overflowed uncounted_steps=0",
         "history_pruned name=cut before=6 after=2",
         "model_requested step=4 attempt=1 messages=[[1 2]]",
     ] == [

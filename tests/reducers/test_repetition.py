@@ -148,7 +148,7 @@ def test_what_a_stop_by_repetition_records() -> None:
     """The guard, its version, what it saw and the refusal of each call stand in the log."""
     scenario = run(1, A, A)
     assert [
-        "guard_tripped guard=repetition verdict=stop code=repetition saw={allowed:1 repeats:1}",
+        "guard_tripped guard=repetition verdict=stop code=repetition measured={allowed:1 repeats:1}",
         "call_refused call=c2 why=skipped cause=guard name=repetition text=refused:repetition",
         "state_changed from=RUNNING to=ERROR trigger=fail code=repetition",
     ] == scenario.last

@@ -71,6 +71,7 @@ def test_every_guard_that_comes_with_refold_is_kept(kind: str) -> None:
         "keywords": {"words": ["nothing"]},
         "stop_on_tool": {"tools": ["missing"]},
         "arguments": {"matches": "nothing"},
+        "permissions": {"rules": [{"effect": "refuse", "tool": "x"}]},
         "repetition": {"repeats": 9},
     }
     policy = {"guards": [{"guard": kind, **needed.get(kind, {})}], "end_of_turn": "continue"}

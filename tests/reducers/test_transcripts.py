@@ -125,7 +125,7 @@ def test_a_loop_that_is_caught() -> None:
         state_changed from=WAITING_FOR_TOOL to=RUNNING trigger=tools_done code=tools_done
         model_requested step=4 attempt=1 messages=[[1 8]]
         >> answer("", ("look", '{ "a":1}'))
-        guard_tripped guard=repetition verdict=stop code=repetition saw={allowed:2 repeats:2}
+        guard_tripped guard=repetition verdict=stop code=repetition measured={allowed:2 repeats:2}
         call_refused call=c3 why=skipped cause=guard name=repetition text=refused:repetition
         state_changed from=RUNNING to=ERROR trigger=fail code=repetition
         """,

@@ -88,7 +88,7 @@ def test_commands(command: str, expected: list[str]) -> None:
         ("WebFetch", {"url": "https://EXAMPLE.com./x"}, ["reached example.com"]),
         ("Read", {"file_path": "a"}, []),
         ("pay", {"cents": 30}, ["unread "]),
-        ("lookup", {"uri": "/home/x"}, ["unread "]),
+        ("lookup", {"uri": "/srv/x"}, ["unread "]),
         ("TodoWrite", {"todos": []}, []),
         ("shell", {"command": ["bash", "-lc", "rm a"]}, ["deleted a"]),
     ],

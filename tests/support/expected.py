@@ -62,7 +62,7 @@ def stepped(value: int, at: str, scope: str) -> str:
 
 OUT_OF_STEPS = "state_changed from=RUNNING to=MAX_STEPS trigger=exhaust_steps code=step_limit"
 _BUDGET = "response_deferred usage >= run token tokens"
-_OVERFLOW = "context_overflowed gives_back=0"
+_OVERFLOW = "context_overflowed uncounted_steps=0"
 
 EXPECTED: dict[str, list[str]] = {
     # Steps 6, time 100 s, a window of 8 and a threshold of 3. One call after the other.
@@ -164,7 +164,7 @@ EXPECTED: dict[str, list[str]] = {
         # 120 + 4 x 100 of 1000: no more than 512 are left from 488 on.
         "limit_neared of=budget limit={agent: at:+0s check:response exceeded_by:-480 measure:usage name:token op:>= "
         "scope:lineage step:5 type:token unit:tokens used:520 value:1000} threshold=488",
-        "guard_tripped guard=repetition verdict=stop code=repetition saw={allowed:3 repeats:3}",
+        "guard_tripped guard=repetition verdict=stop code=repetition measured={allowed:3 repeats:3}",
         "call_refused call=c4 why=skipped cause=guard name=repetition text=refused:repetition",
         "state_changed from=RUNNING to=ERROR trigger=fail code=repetition",
     ],
@@ -211,7 +211,7 @@ EXPECTED: dict[str, list[str]] = {
         *ran("c2"),
         requested(3, "[1 6]", only=pressure("warning", 35, 3, 5)),
         "model_responded",
-        "answer_discarded count=1",
+        "response_discarded count=1",
         # 121 characters are more than 120; the other result is among the last two messages.
         "message_trimmed message=4 cause=history name=age before=31 after=22 "
         "cuts=[{head:10 removed:101 tail:10}]",
@@ -219,7 +219,7 @@ EXPECTED: dict[str, list[str]] = {
         *ran("c3"),
         requested(5, "[1 8]", only=pressure("warning", 35, 5, 5)),
         "model_failed",
-        "context_overflowed gives_back=1",
+        "context_overflowed uncounted_steps=1",
         # 3 + 22 + 3 + 30 tokens: the last three begin inside the second batch.
         "message_injected role=user text=digest cause=history name=digest "
         "gap={after:2 covers:4 per_message:12 sources:[[3 6]] tokens:58 total:100}",
@@ -245,11 +245,11 @@ EXPECTED: dict[str, list[str]] = {
         requested(2, "[1 5]"),
         "model_failed",
         "retry_scheduled attempt=1 delay=250000000 until=+4.25s failure=stream_broken cause=stream keeps=True",
-        "message_injected role=user text=interrupted cause=interruption stitches=True",
+        "message_injected role=user text=interrupted cause=interruption continues_response=True",
         "clock_read",
         requested(3, "[1 7]"),
         "model_responded",
-        "message_injected role=user text=truncated cause=truncation stitches=True",
+        "message_injected role=user text=truncated cause=truncation continues_response=True",
         requested(4, "[1 9]"),
         "model_failed",
         "retry_scheduled attempt=2 delay=250000000 until=+6.5s failure=overloaded",
@@ -279,7 +279,7 @@ EXPECTED: dict[str, list[str]] = {
         ASKS,
         "approval_answered",
         ANSWERED,
-        "call_refused call=c3 why=rejected cause=guard name=approvals text=refused:rejected code=rejected saw={link:1}",
+        "call_refused call=c3 why=rejected cause=guard name=approvals text=refused:rejected code=rejected measured={link:1}",
         "tools_dispatched calls=[c1 c2]",
         TO_TOOLS,
         "tool_returned",
@@ -291,7 +291,7 @@ EXPECTED: dict[str, list[str]] = {
         ASKS,
         "clock_read",
         ANSWERED.replace("code=answered", "code=unanswered"),  # their time had passed
-        "call_refused call=c4 why=rejected cause=guard name=approvals text=refused:rejected code=terminated saw={link:1}",
+        "call_refused call=c4 why=rejected cause=guard name=approvals text=refused:rejected code=terminated measured={link:1}",
         "guard_tripped guard=approvals verdict=stop code=approval_terminated",
         "state_changed from=RUNNING to=ERROR trigger=fail code=approval_terminated",
     ],
@@ -377,7 +377,7 @@ EXPECTED: dict[str, list[str]] = {
             "{cause:guard name:stall role:user text:stall:same_tool tokens:30 values:{count:3 tool:act}}",
         ),
         "model_responded",
-        "guard_tripped guard=stall verdict=stop code=stalled saw={count:3 part:exact_failure tool:act}",
+        "guard_tripped guard=stall verdict=stop code=stalled measured={count:3 part:exact_failure tool:act}",
         "call_refused call=c6 why=skipped cause=guard name=stall text=refused:stalled",
         "state_changed from=RUNNING to=ERROR trigger=fail code=stalled",
     ],

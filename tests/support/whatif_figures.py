@@ -38,7 +38,7 @@ CHANGES: Mapping[str, dict[str, Any]] = {
 }
 HEAD = (
     "preset",
-    "AGREE",
+    "AGREES",
     "STOPS",
     "cut short",
     "done sooner",

@@ -179,7 +179,7 @@
         place: this.words[place],
         who: this.words[who],
         said: this.words[said],
-        saw: saw.map(([key, value]) => [this.words[key], value]),
+        measured: saw.map(([key, value]) => [this.words[key], value]),
       }));
     }
   }
