@@ -216,7 +216,7 @@ def test_escalate(refold: Refold, scripted: Scripted, store: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        pytest.param(["approve", "RUN", "c9"], "'c9' does not wait for approval; what does: c1, c2", id="another call"),
+        pytest.param(["approve", "RUN", "c9"], "'c9' is not waiting for approval; calls that are: c1, c2", id="another call"),
         pytest.param(["approve", "RUN"], "expected one CALL or more, or --all", id="no call"),
         pytest.param(["approve", "RUN", "c1", "--all"], "expected one CALL or more, or --all", id="both"),
         pytest.param(["edit", "RUN", "c1", "--arguments", "[1]"], "one JSON object", id="a list"),

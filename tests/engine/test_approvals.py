@@ -196,11 +196,11 @@ async def test_answers_that_are_refused_before_anything_is_recorded() -> None:
         run.answer({"c2": "approve"})
     await run.result()
     before = await kinds(world.store, "r")
-    with pytest.raises(WrongUse, match="'c1' does not wait for approval"):
+    with pytest.raises(WrongUse, match="'c1' is not waiting for approval"):
         run.answer({"c1": "approve"})
     with pytest.raises(WrongUse, match="one JSON object"):
         run.answer({"c2": ("edit", "[1]")})
-    with pytest.raises(WrongUse, match="that JSON can write"):
+    with pytest.raises(WrongUse, match="that can be serialized as JSON"):
         run.answer({"c2": ("edit", {"what": {1, 2}})})
     with pytest.raises(WrongUse, match=r"use answer\(\) instead"):
         run.send("Go on.")
@@ -217,7 +217,7 @@ async def test_a_wrong_answer_to_a_run_that_was_not_read_yet() -> None:
     await world.agent(BOTH).start("Do it.", run_id="r", seed=1).result()
     run = world.agent().resume("r")
     run.answer({"c9": "approve"})
-    with pytest.raises(WrongUse, match="'c9' does not wait"):
+    with pytest.raises(WrongUse, match="'c9' is not waiting"):
         await run.result()
     after = world.agent().resume("r")
     assert "WAITING_FOR_INPUT" == (await after.result()).state

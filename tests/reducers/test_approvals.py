@@ -305,7 +305,10 @@ def test_an_answer_becomes_a_fact() -> None:
     [
         pytest.param({}, {}, "got none", id="no answer"),
         pytest.param(
-            {"c3": "approve"}, {}, "'c3' does not wait for approval; what does: c1, c2", id="another call"
+            {"c3": "approve"},
+            {},
+            "'c3' is not waiting for approval; calls that are: c1, c2",
+            id="another call",
         ),
         pytest.param({"c1": "maybe"}, {}, "expected one of approve, reject", id="an unknown word"),
         pytest.param({"c1": "edit"}, {}, "give its new arguments", id="an edit without arguments"),
@@ -322,7 +325,7 @@ def test_answers_that_are_none(answers: Any, arguments: dict[str, str], says: st
 
 def test_an_answer_when_nobody_asked() -> None:
     """A run that asks nobody takes no approval."""
-    with pytest.raises(WrongUse, match="what does: none"):
+    with pytest.raises(WrongUse, match="calls that are: none"):
         approved(RunState(), ApprovalAnswered(at=5), {"c1": "approve"}, {}, "", b"")
 
 

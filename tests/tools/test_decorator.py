@@ -113,7 +113,10 @@ class Thing:
         ),
         pytest.param(untyped, {}, "tool untyped, parameter x: has no type annotation", id="no annotation"),
         pytest.param(
-            custom, {}, "tool custom, parameter x: JSON cannot carry its type", id="unsupported type"
+            custom,
+            {},
+            "tool custom, parameter x: its type cannot be serialized as JSON",
+            id="unsupported type",
         ),
         pytest.param(lying, {}, "tool lying, .*the default does not fit", id="a default of another type"),
         pytest.param(

@@ -119,7 +119,7 @@ def test_two_models_of_one_name_are_told_apart() -> None:
     look.__annotations__["one"] = Node
     with pytest.raises(
         WrongUse,
-        match=r"tool look: JSON cannot carry its types together: two recursive models are named Node",
+        match=r"tool look: its types together cannot be serialized as JSON: two recursive models are named Node",
     ):
         tool(look)
 

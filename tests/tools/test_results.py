@@ -131,7 +131,7 @@ def test_what_json_cannot_carry_becomes_text_with_a_warning(
     assert text == said
     as_text(result, place)
     assert [
-        f"warning: tool {place} returned a value of type {kind}, which JSON cannot carry: it is recorded as text"
+        f"warning: tool {place} returned a value of type {kind}, which cannot be serialized as JSON: it is recorded as text"
         for kind in kinds
     ] == [record.getMessage() for record in caplog.records]
 
@@ -174,7 +174,7 @@ def test_what_json_cannot_carry_is_refused_where_the_tool_is_made(returns: Any) 
     """Not when its first call has had its effect: the error names tool and type, and the way out."""
     with pytest.raises(
         WrongUse,
-        match=r"tool look: returns [\w.\[\]]+, which JSON cannot carry: return text, .* or a dataclass",
+        match=r"tool look: returns [\w.\[\]]+, which cannot be serialized as JSON: return text, .* or a dataclass",
     ):
         tool(_returning(returns))
 

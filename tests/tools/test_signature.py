@@ -157,7 +157,7 @@ async def test_context_is_given_and_not_offered() -> None:
         pytest.param('{"x": 1', "Input data was truncated. f takes: x, points (optional)", id="no JSON"),
         pytest.param(
             '{"x": 1, "p\ud800": 2}',
-            "Character 11 of the arguments is half a character. f takes: x, points (optional)",
+            "Character 11 of the arguments is an unpaired surrogate. f takes: x, points (optional)",
             id="a lone surrogate",
         ),
     ],

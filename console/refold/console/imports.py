@@ -98,7 +98,7 @@ async def import_command(
 
     Example: refold import ~/.claude/projects
 
-    With -o json: one line per file, with its counts, its runs and its odd places.
+    With -o json: one line per file, with its counts, its runs and its problems (`diagnostics`).
 
     Exit codes, the worst of all files: 1 if something could not be read, or a stored run differs from its
     file; 2 for a file of an unknown format, or a folder without transcripts; 3 if a file cannot be imported,

@@ -161,7 +161,9 @@ def _text(call: str, arguments: Mapping[str, Any] | str) -> str:
     try:
         return json.dumps(dict(arguments), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise WrongUse(f"call {call}: expected new arguments that JSON can write: {error}") from error
+        raise WrongUse(
+            f"call {call}: expected new arguments that can be serialized as JSON: {error}"
+        ) from error
 
 
 class BadSyntax(Exception):

@@ -34,7 +34,7 @@ def recordable(value: object, place: str) -> str:
 
 
 def settings_of(settings: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return sampling settings as JSON text by name. Raises `WrongUse` for values that JSON cannot write."""
+    """Return sampling settings as JSON text by name. Raises `WrongUse` for values that JSON cannot hold."""
     given = mapping(settings, "settings", "{'temperature': 0.2}")
     return {recordable(key, "settings"): _setting_text(key, value) for key, value in given.items()}
 
@@ -44,7 +44,9 @@ def _setting_text(key: str, value: Any) -> str:
     try:
         encoded = json.dumps(value, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
-        raise WrongUse(f"settings[{key!r}]: expected a value that JSON can write: {error}") from error
+        raise WrongUse(
+            f"settings[{key!r}]: expected a value that can be serialized as JSON: {error}"
+        ) from error
     return recordable(encoded, f"settings[{key!r}]")
 
 

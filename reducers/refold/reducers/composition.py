@@ -257,7 +257,7 @@ def _refuse_unasked(asked: tuple[str, ...], answers: Mapping[str, Answer]) -> No
     for call, answer in answers.items():
         if call not in asked:
             raise WrongUse(
-                f"call {call!r} does not wait for approval; what does: {', '.join(asked) or 'none'}"
+                f"call {call!r} is not waiting for approval; calls that are: {', '.join(asked) or 'none'}"
             )
         if answer not in ANSWERS:
             raise WrongUse(f"call {call}: expected one of {', '.join(ANSWERS)}, got {answer!r}")
@@ -267,8 +267,8 @@ def _refuse_message(state: RunState) -> None:
     if state.batch is not None:
         calls = ", ".join(call.id for call in state.batch.calls if call.result is None)
         raise WrongUse(
-            f"run {state.setup.run}: calls {calls} have no result at event {state.seq}, and a message cannot come before "
-            "it: fork where they have, or give their results"
+            f"run {state.setup.run}: calls {calls} have no result at event {state.seq}, so no message can be added "
+            "there: fork at a later event, or give their results"
         )
 
 
@@ -313,8 +313,8 @@ def _refuse_refusals(state: RunState) -> None:
     )
     if refused:
         raise WrongUse(
-            f"run {state.setup.run}: the source's own harness refused {', '.join(refused)}, and its words come after event "
-            f"{state.seq}: fork behind them"
+            f"run {state.setup.run}: the original agent refused call {', '.join(refused)}, and its refusal message is "
+            f"recorded after event {state.seq}: fork at a later event"
         )
 
 

@@ -125,7 +125,7 @@ def asked_of(state: RunState, seq: int) -> Pending[ev.ModelRequested] | Pending[
     for asks in (state.request, state.summary):
         if asks is not None and asks.seq == seq:
             return asks
-    raise LookupError(f"event {seq} asks no model, or has its answer")
+    raise LookupError(f"event {seq} is not an open model request")
 
 
 def is_fresh(backoff: Pending[ev.RetryScheduled]) -> bool:

@@ -120,7 +120,9 @@ def claim(connection: PagedConnection, run: str) -> Claim | None:
         return None
     left, _, token, holder = row
     if not all(map(isinstance, row, (int, int, int, bytes))):
-        raise DamagedStore(connection.path, f"the claim on run {run} is not valid: delete its row")
+        raise DamagedStore(
+            connection.path, f"the claim on run {run} is not valid: delete its row from the table `claim`"
+        )
     return Claim(run=run, holder=rows.text(holder), token=token, seconds=left / 1000)
 
 

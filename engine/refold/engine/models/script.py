@@ -74,7 +74,7 @@ def _call(place: int, made: object) -> ReplyCall:
                 arguments = json.dumps(made[1], ensure_ascii=False)
             except (TypeError, ValueError) as error:
                 raise WrongUse(
-                    f"calls[{place}]: expected arguments of {tool} that JSON can write: {error}"
+                    f"calls[{place}]: expected arguments of {tool} that can be serialized as JSON: {error}"
                 ) from error
         case _:
             raise wrong_value(

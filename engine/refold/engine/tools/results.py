@@ -37,7 +37,7 @@ def refuse_result(function: Callable[..., object], tool: str) -> None:
         problem = _problem(kind)
         if problem:
             name = kind.__qualname__ if isinstance(kind, type) and not get_args(kind) else str(kind)
-            raise WrongUse(f"tool {tool}: returns {name}, which JSON cannot carry: {problem}")
+            raise WrongUse(f"tool {tool}: returns {name}, which cannot be serialized as JSON: {problem}")
 
 
 def as_text(result: object, tool: str = "") -> str:
@@ -67,7 +67,7 @@ def as_text(result: object, tool: str = "") -> str:
 def _warn(tool: str, kind: str) -> None:
     whose = f"tool {tool}" if tool else "a tool"
     _LOGGER.warning(
-        "warning: %s returned a value of type %s, which JSON cannot carry: it is recorded as text",
+        "warning: %s returned a value of type %s, which cannot be serialized as JSON: it is recorded as text",
         whose,
         kind,
     )

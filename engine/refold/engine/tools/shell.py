@@ -136,7 +136,7 @@ async def _start(command: str, place: Path) -> Process:
             start_new_session=True,
         )
     except ValueError as error:  # a zero byte, half a character
-        raise ShellError("the command holds a character that no command can hold") from error
+        raise ShellError("the command contains a NUL or an unpaired surrogate") from error
     except OSError as error:
         raise ShellError(f"the command could not be started: {os.strerror(error.errno or 0)}") from error
 

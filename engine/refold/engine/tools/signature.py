@@ -166,7 +166,7 @@ class Accepts(NamedTuple):
             raise BadArguments(clean(f"{error}. {self.usage}")) from error
         except UnicodeEncodeError as error:
             raise BadArguments(
-                f"Character {error.start} of the arguments is half a character. {self.usage}"
+                f"Character {error.start} of the arguments is an unpaired surrogate. {self.usage}"
             ) from error
         except RecursionError as error:
             raise BadArguments(f"The arguments are nested too deeply. {self.usage}") from error
@@ -249,14 +249,16 @@ def _struct(fields: list[tuple[str, Any, Any]], tool: str) -> type[msgspec.Struc
             raise WrongUse(f"tool {tool}, parameter {name}: a name may not begin with two underscores")
         if any(map(unwritable_keys, parts_of(annotation))):
             raise WrongUse(
-                f"tool {tool}, parameter {name}: JSON cannot carry its type: a key must be text or a number; use a list of pairs"
+                f"tool {tool}, parameter {name}: its type cannot be serialized as JSON: a key must be text or a number; use a list of pairs"
             )
         try:
             _components(annotation)
             _decoder(annotation)
         except (TypeError, NotImplementedError) as error:
             problem = " ".join(str(error).split())
-            raise WrongUse(f"tool {tool}, parameter {name}: JSON cannot carry its type: {problem}") from error
+            raise WrongUse(
+                f"tool {tool}, parameter {name}: its type cannot be serialized as JSON: {problem}"
+            ) from error
     return msgspec.defstruct(
         "arguments",
         [(name, annotation, _field(default)) for name, annotation, default in fields],
@@ -281,7 +283,7 @@ def _schema(
     try:
         top, definitions = _components(struct)
     except TypeError as error:  # each parameter alone was valid, so two of them conflict
-        raise WrongUse(f"tool {tool}: JSON cannot carry its types together: {error}") from error
+        raise WrongUse(f"tool {tool}: its types together cannot be serialized as JSON: {error}") from error
     kept: set[str] = set()
     schema = _inline(top, definitions, (), kept)
     for name, described in schema["properties"].items():
