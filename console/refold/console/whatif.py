@@ -66,13 +66,13 @@ def whatif_command(
     if view:
         return at_once(tell_view(screen, place, [] if everything else runs, others))
     check_choice(runs, everything=everything)
+    note_rules(others.policy)
+    question = WhatIfQuestion(others)  # report an invalid policy once, before any run
     unread = 0
     if any(map(is_path, runs)):
         from refold.console.imports import import_runs
 
         runs, unread = import_runs(place, runs)
-    note_rules(others.policy)
-    question = WhatIfQuestion(others)  # report an invalid policy once, before any run
     work, damage = at_once(_work(place, runs))
     question.states = sum(len(shard.runs) for shard in work) == 1
     table = WhatIfTable(screen, question, every=every)

@@ -52,6 +52,10 @@ class Change(msgspec.Struct, kw_only=True):
     outcome: Outcome = Outcome.UNKNOWN
 
 
+_MAX_COMMAND = 500
+"""Characters of a command that each of its changes has: one command may have thousands of targets."""
+
+
 class ChangeLog(Follower[list[Change]]):
     """Lists what the calls of a run do, in their order."""
 
@@ -88,7 +92,7 @@ class ChangeLog(Follower[list[Change]]):
                 call=call.id,
                 tool=call.name,
                 at=at,
-                command=command,
+                command=command[:_MAX_COMMAND],
                 why=why,
             )
             for kind, target, command, why in find_changes(

@@ -126,7 +126,8 @@ def _convert_path(
     else:
         glob = spec
     if problem := glob_problem(glob):
-        yield Note(where, f"{problem}; the rule is left out")
+        yield PermissionRule(effect=effect, tool=tools, source=source, opaque="a path that cannot be read")
+        yield Note(where, f"{tool}({spec[:60]}): {problem}; calls of {tool} cannot be judged")
     else:
         yield PermissionRule(effect=effect, tool=tools, path=(glob,), source=source)
 

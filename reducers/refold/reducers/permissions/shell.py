@@ -95,7 +95,10 @@ class _Reading:
         """Add the commands of a script that is inside `nested` others."""
         # The scanner of the grammar is unsafe for other characters; to Bash, they are letters of a word.
         source = _NOT_ASCII.sub("%", text).encode()
-        if len(source) > MAX_BYTES or nested > MAX_NESTED_SCRIPTS or b"\0" in source:
+        if b"\0" in source:
+            self.obscure("it has a NUL byte")
+            return
+        if len(source) > MAX_BYTES or nested > MAX_NESTED_SCRIPTS:
             self.obscure("it is longer or more deeply nested than rules are applied to")
             return
         open_nodes: list[tuple[Node, int]] = [(_parser().parse(source).root_node, 0)]
