@@ -3,7 +3,7 @@
 import pytest
 
 from refold.console.main import run_guarded
-from refold.reducers.errors import WorldFailed
+from refold.reducers.errors import ExternalFailure
 from refold.reducers.secrets import REDACTED
 from support.known_keys import EXAMPLES
 
@@ -15,8 +15,8 @@ SAID = f"Incorrect API key provided: {KEY} {VALUE}"
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        pytest.param(WorldFailed(SAID), [], id="an error of ours"),
-        pytest.param(WorldFailed(SAID), ["--debug"], id="with its traceback"),
+        pytest.param(ExternalFailure(SAID), [], id="an error of ours"),
+        pytest.param(ExternalFailure(SAID), ["--debug"], id="with its traceback"),
         pytest.param(OSError(SAID), [], id="of the system"),
         pytest.param(ZeroDivisionError(SAID), [], id="a bug"),
     ],

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from refold.reducers import codec
-from refold.reducers.errors import CannotJudge, NewerLog, UnreleasedLog
+from refold.reducers.errors import Inconclusive, NewerLog, UnreleasedLog
 from refold.reducers.events import FORMAT
 from support import golden
 
@@ -17,7 +17,7 @@ from support import golden
         pytest.param({"format": FORMAT + 1}, NewerLog, id="a later format"),
     ],
 )
-def test_a_log_of_another_format(said: dict[str, int], error: type[CannotJudge]) -> None:
+def test_a_log_of_another_format(said: dict[str, int], error: type[Inconclusive]) -> None:
     """It is refused, whatever else its first event says, and that cannot be judged."""
     first = golden.recorded(golden.names()[0])[0]
     body = json.loads(first.body)

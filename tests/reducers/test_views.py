@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from refold.reducers.errors import CannotJudge
+from refold.reducers.errors import Inconclusive
 from refold.reducers.events import Event
 from refold.reducers.messages import Message, MessageCall
 from refold.reducers.text import TEXTS
@@ -89,5 +89,5 @@ def test_missing_content(how: str) -> None:
         have[3] = msgspec.structs.replace(have[3], content=None)
     with pytest.raises(MissingContent, match="run r1 event 3") as caught:
         view(scenario.state, have)
-    assert isinstance(caught.value, CannotJudge)
+    assert isinstance(caught.value, Inconclusive)
     assert 3 == caught.value.seq

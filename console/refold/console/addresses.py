@@ -11,7 +11,7 @@ import msgspec
 
 from refold.console import descriptions
 from refold.console.screen import note, worst
-from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WorldFailed, WrongUse
+from refold.reducers.errors import Damaged, ExternalFailure, Inconclusive, RefoldError, WrongUse
 from refold.reducers.events import RunStarted, StateChanged, kind_of
 from refold.reducers.source_marks import PARENT_LABEL
 from refold.replay import figures
@@ -188,7 +188,7 @@ async def _newest(store: Store) -> str:
 
 async def _is_child(store: Store, run: str) -> bool:
     for stored in await store.read_some(run, [1]):
-        with suppress(CannotJudge, Damaged):  # reported when the run is read
+        with suppress(Inconclusive, Damaged):  # reported when the run is read
             event = event_of(stored, content=False)
             began = isinstance(event, RunStarted) and (
                 event.parent is not None or PARENT_LABEL in event.labels
@@ -214,15 +214,15 @@ class Problems:
 
     def add(self, run: str, error: RefoldError) -> None:
         """Report one log. Results from its readable part stay valid."""
-        judged = isinstance(error, CannotJudge)
+        judged = isinstance(error, Inconclusive)
         note(f"run {run}: {'inconclusive' if judged else 'DAMAGED'}: {error}")
-        self.code = worst((self.code, CannotJudge.exit_code if judged else Damaged.exit_code))
+        self.code = worst((self.code, Inconclusive.exit_code if judged else Damaged.exit_code))
 
     def end(self, ended: "ShardEnd") -> None:
         """End a part of a store, with the problem that kept it from being finished, if any."""
         if ended.problem:
             note(f"{ended.shard.name}: NOT READ: {ended.problem}")
-            self.code = worst((self.code, WorldFailed.exit_code))
+            self.code = worst((self.code, ExternalFailure.exit_code))
 
 
 def check_choice(typed: Sequence[str], *, everything: bool) -> None:
@@ -261,7 +261,7 @@ async def without_grown(store: Store, runs: Sequence[tuple[str, int]]) -> list[t
     """
     here, left = {run for run, _ in runs}, list[tuple[str, int]]()
     for run, size in runs:
-        with suppress(Damaged, CannotJudge, UnknownRun):  # reported when the run is read
+        with suppress(Damaged, Inconclusive, UnknownRun):  # reported when the run is read
             if await continued_in(store, run) in here:
                 continue
         left.append((run, size))
@@ -309,7 +309,7 @@ async def families_of(store: Store, runs: Iterable[str]) -> dict[str, str]:
 
 T = TypeVar("T")
 
-Problem = Damaged | CannotJudge
+Problem = Damaged | Inconclusive
 
 
 class UnreadRuns(NamedTuple):
@@ -366,7 +366,7 @@ async def sweep(store: Store, look: Callable[[str], Awaitable[None]], *, waiting
                 try:
                     if head.seq and (not waiting or await _may_wait(store, run, head)):
                         await look(run)
-                except (Damaged, CannotJudge) as error:
+                except (Damaged, Inconclusive) as error:
                     problem = problem or error
                     unread.append(run)
     except Damaged as error:

@@ -16,7 +16,7 @@ from refold.console.processes import Jobs, Unchecked, processes, progress, singl
 from refold.console.screen import Screen, note, worst
 from refold.console.verdicts import NotJudged
 from refold.engine.compatibility import installed_guards
-from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
+from refold.reducers.errors import Damaged, ExternalFailure, Inconclusive, WrongUse
 from refold.replay import figures
 from refold.replay.bulk import SHARD, AuditedRun, RunFinding, Shard, Totals, audit_all, shards
 from refold.replay.certificate import Certificate, Heads, format_certificate
@@ -127,9 +127,9 @@ def code_of(totals: Totals) -> int:
     """Return the exit code of the worst verdict."""
     codes: list[tuple[Sequence[RunFinding], int]] = [
         (totals.damaged, Damaged.exit_code),
-        (totals.unchecked, WorldFailed.exit_code),
+        (totals.unchecked, ExternalFailure.exit_code),
         (totals.differing, 1),
-        (totals.unjudged, CannotJudge.exit_code),
+        (totals.unjudged, Inconclusive.exit_code),
     ]
     return worst([0, *(code for found, code in codes if found)])
 

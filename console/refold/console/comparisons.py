@@ -11,7 +11,7 @@ from refold.console import addresses, descriptions, locations
 from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import Address, OtherStore, WholeRun, argument, option
 from refold.console.screen import Column, Screen
-from refold.reducers.errors import CannotJudge, WrongUse
+from refold.reducers.errors import Inconclusive, WrongUse
 from refold.replay import figures
 from refold.replay.queries.blame import Blame, FieldChange, blame
 from refold.replay.queries.diffs import Diff, Difference, FirstTrue, RunTotals, bisect, diff
@@ -50,7 +50,7 @@ async def diff_command(
         runs = await addresses.run_of(store, left), await addresses.run_of(other, right)
         found = await diff((store, other), runs)
     screen.result(found, lambda: _tell(screen, found, most))
-    return 1 if found.differing else CannotJudge.exit_code if found.unknown else 0
+    return 1 if found.differing else Inconclusive.exit_code if found.unknown else 0
 
 
 def _tell(screen: Screen, found: Diff, most: int) -> None:

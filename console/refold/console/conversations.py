@@ -9,7 +9,7 @@ import msgspec
 
 from refold.console import descriptions
 from refold.console.screen import Column, Screen
-from refold.reducers.errors import CannotJudge, Damaged
+from refold.reducers.errors import Damaged, Inconclusive
 from refold.reducers.events import Parent, RunStarted
 from refold.reducers.machine import SUCCESSFUL
 from refold.reducers.source_marks import BRANCH_LABEL, PARENT_LABEL
@@ -140,7 +140,7 @@ class Conversations:
             await self.look_again(format_)
 
     async def _learn(self, run: str) -> None:
-        with suppress(CannotJudge, Damaged):  # skip runs whose first event is not readable
+        with suppress(Inconclusive, Damaged):  # skip runs whose first event is not readable
             for stored in await self._store.read_some(run, [1]):
                 event = event_of(stored, content=False)
                 if stored.run == run and isinstance(event, RunStarted):
@@ -232,7 +232,7 @@ async def _child(store: Store, run: str, call: str) -> tuple[int, ChildRun]:
     """Return the start of a child run, and its description."""
     try:
         told, _ = await summary(store, run, None, NO_GUARDS)
-    except (CannotJudge, Damaged, UnknownRun) as error:
+    except (Inconclusive, Damaged, UnknownRun) as error:
         return 0, ChildRun(run=run, call=call, damaged=str(error))
     own = told.parent.call if told.parent else ""
     return told.started, ChildRun(

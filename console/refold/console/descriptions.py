@@ -17,7 +17,7 @@ import msgspec
 
 from refold.console.locations import StorePlace
 from refold.engine import RunResult
-from refold.reducers.errors import WorldFailed
+from refold.reducers.errors import ExternalFailure
 from refold.reducers.machine import SUCCESSFUL
 from refold.reducers.pending import unknown_calls
 from refold.reducers.state import RunState
@@ -213,7 +213,7 @@ class EngineClaim(msgspec.Struct, frozen=True, kw_only=True):
                 return "no engine has it"
 
 
-class Elsewhere(WorldFailed):
+class Elsewhere(ExternalFailure):
     """Another engine has the run, or may have it, so the requested change was not made.
 
     `lines` include what to do.
@@ -232,7 +232,7 @@ def translate_conflicts(place: StorePlace) -> Generator[None]:
     """Raise `Elsewhere` for each error that means that another engine has the run."""
     try:
         yield
-    except WorldFailed as error:
+    except ExternalFailure as error:
         plainly = explain_conflict(error, place)
         if plainly is None:
             raise

@@ -17,7 +17,7 @@ from refold.console.screen import Screen, note
 from refold.engine.compatibility import installed_guards
 from refold.engine.journal import record, source_of
 from refold.engine.secrets import redactor_of
-from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.errors import Damaged, Inconclusive, WrongUse
 from refold.reducers.events import ContentErased, RunStarted
 from refold.reducers.secrets import Redactor
 from refold.reducers.views import needed_to_go_on
@@ -184,7 +184,7 @@ async def _redactor(store: Store, run: str) -> Redactor:
     """Return the redactor of this process, under the policy that the run started with, if that is
     readable.
     """
-    with suppress(CannotJudge, Damaged):
+    with suppress(Inconclusive, Damaged):
         async for _, event in events(store, run, upto=1):
             if isinstance(event, RunStarted):
                 return redactor_of().under(event.policy.redact)

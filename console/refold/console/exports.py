@@ -16,7 +16,7 @@ from refold.console.report.data import Report
 from refold.console.report.page import NAME, IndexEntry, index, page_name, pieces
 from refold.console.screen import Screen, note, worst
 from refold.engine.compatibility import installed_guards
-from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
+from refold.reducers.errors import Damaged, ExternalFailure, Inconclusive, WrongUse
 from refold.replay import figures
 from refold.replay.exports.markdown import markdown
 from refold.replay.exports.openai import openai_messages
@@ -266,7 +266,7 @@ async def _write_all_pages(screen: Screen, store: Store, folder: Path, *, force:
     for run, name in pages.items():
         try:
             report = await build(store, run, None, installed_guards(), pages)
-        except (CannotJudge, Damaged, UnknownRun) as error:
+        except (Inconclusive, Damaged, UnknownRun) as error:
             trouble.add(run, error)
             told.unwritten[run] = str(error)
             entries.append(IndexEntry(about=RunSummary(run=run), wrong=str(error)))
@@ -296,7 +296,7 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WorldFailed(f"{folder}: cannot be created: {error.strerror or error}") from error
+        raise ExternalFailure(f"{folder}: cannot be created: {error.strerror or error}") from error
 
 
 def _write_page(report: Report, file: Path, *, force: bool) -> WrittenPage:
@@ -326,5 +326,5 @@ def _sentence(told: WrittenPage) -> str:
 def _code(report: Report) -> int:
     damaged = report.about.damaged or report.checked.problem
     if report.checked.unjudged or (report.checked.unweighed and not damaged):
-        return CannotJudge.exit_code
+        return Inconclusive.exit_code
     return Damaged.exit_code if damaged else 0

@@ -19,7 +19,7 @@ import msgspec
 from refold.console import locations
 from refold.console.locations import StorePlace
 from refold.console.screen import Screen, note
-from refold.reducers.errors import WorldFailed, WrongUse
+from refold.reducers.errors import ExternalFailure, WrongUse
 from refold.reducers.text import clean
 from refold.replay import figures
 
@@ -91,7 +91,7 @@ def _count_read(read: Sequence[FileDone]) -> list[str]:
 _BUFFER = 1 << 18
 
 
-class Unreadable(WorldFailed):
+class Unreadable(ExternalFailure):
     """A file that the operating system refuses to read."""
 
     def __init__(self, name: str, problem: str) -> None:

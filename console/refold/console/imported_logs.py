@@ -13,7 +13,7 @@ from refold.engine.fork import annotate
 from refold.importers.derivation.log import Derived, TranscriptOrigin
 from refold.reducers import codec
 from refold.reducers import events as ev
-from refold.reducers.errors import CannotJudge, Damaged
+from refold.reducers.errors import Damaged, Inconclusive
 from refold.reducers.source_marks import CONTINUED, END
 from refold.reducers.state import RunState
 from refold.replay.kinds.table import texts_of
@@ -258,7 +258,7 @@ class EarlierImport:
         try:
             async for stored in stored_events(store, run):
                 beside._learn(stored, event_of(stored))
-        except (CannotJudge, Damaged):
+        except (Inconclusive, Damaged):
             beside._broken = True
         return beside
 

@@ -15,7 +15,7 @@ from refold.importers.registry import Candidate, importer
 from refold.importers.source import Source
 from refold.importers.transcript import Transcript, TranscriptRun
 from refold.reducers import codec
-from refold.reducers.errors import CannotJudge, Damaged
+from refold.reducers.errors import Damaged, Inconclusive
 from refold.reducers.events import Parent
 from refold.replay.verification import verify
 from refold.store.protocol import Record, Store
@@ -96,7 +96,7 @@ class Growth:
             return None
         newest: ImportedLog | None = None
         for place, run in enumerate(await self._newest_runs(reading)):
-            with suppress(CannotJudge, Damaged):
+            with suppress(Inconclusive, Damaged):
                 log = await ImportedLog.read(self._store, run, grown=True)
                 if reading.origin.sha256 in log.files:
                     return log
@@ -229,7 +229,7 @@ async def _record_relations(
         related = beside.relate()
         found += [related] if related is not None else []
         if related is not None and related.how == "continues" and (new or not beside.ended.run):
-            with suppress(CannotJudge, Damaged):  # a log that cannot be folded gets no successor
+            with suppress(Inconclusive, Damaged):  # a log that cannot be folded gets no successor
                 if await _damage(store, related.run):
                     continue  # an edited log is not appended to
                 await record_successor(store, related, reading.origin, reading.run)

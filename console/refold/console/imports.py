@@ -24,13 +24,13 @@ from refold.importers.derivation.log import ImportProblem
 from refold.importers.registry import Candidate, UnknownFormat, detect_format, importer
 from refold.importers.source import Source
 from refold.importers.transcript import MOST_PROBLEMS, Transcript, TranscriptRun
-from refold.reducers.errors import Damaged, WorldFailed, WrongUse
+from refold.reducers.errors import Damaged, ExternalFailure, WrongUse
 from refold.reducers.text import clean
 from refold.replay import figures
 from refold.store.protocol import Store
 
 _SHOWN = 5  # problems of a file that are printed as text
-_WORST = (0, 1, WrongUse.exit_code, Damaged.exit_code, WorldFailed.exit_code)  # from good to bad
+_WORST = (0, 1, WrongUse.exit_code, Damaged.exit_code, ExternalFailure.exit_code)  # from good to bad
 
 
 _Into = tuple[Store, Conversations]

@@ -16,7 +16,7 @@ from refold.console.descriptions import EngineClaim, find_claim
 from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import argument, labels_of, option
 from refold.console.screen import Column, Screen, note
-from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.errors import Damaged, Inconclusive, WrongUse
 from refold.reducers.source_marks import BRANCH_LABEL, PARENT_LABEL
 from refold.reducers.vocabulary import NANO
 from refold.replay import figures, known
@@ -180,7 +180,7 @@ async def _run_line(store: Store, run: str, since: int, trouble: Problems) -> Ru
         if since and await _started_before(store, run, since):
             return None
         told, state = await summary(store, run, registry=NO_GUARDS)
-    except (CannotJudge, Damaged, UnknownRun) as error:
+    except (Inconclusive, Damaged, UnknownRun) as error:
         trouble.add(run, error)
         return RunLine(run=run, damaged=str(error))
     if told.damaged:

@@ -63,7 +63,7 @@ def _report_failure(error: Exception, words: Sequence[str]) -> int:
         _complain(f"the command line needs the package {error.name}: pip install 'refold[cli]'")
         return WRONG_USE
     from refold.console.screen import OutputClosed
-    from refold.reducers.errors import CannotJudge, RefoldError, WorldFailed
+    from refold.reducers.errors import ExternalFailure, Inconclusive, RefoldError
 
     if isinstance(error, OutputClosed) and error.quiet:
         return _report_damage(words) or CLOSED
@@ -72,13 +72,13 @@ def _report_failure(error: Exception, words: Sequence[str]) -> int:
         return _report_damage(words) or error.exit_code
     if isinstance(error, OSError):
         _complain(str(error), words=words)
-        return WorldFailed.exit_code
+        return ExternalFailure.exit_code
     # A bug of refold: the result is inconclusive.
     _trace()
     _complain(
         f"this is a bug in refold ({type(error).__name__}), and the result is inconclusive; please report the lines above"
     )
-    return CannotJudge.exit_code
+    return Inconclusive.exit_code
 
 
 def entry() -> None:

@@ -14,7 +14,7 @@ from refold.console.locations import StorePlace, changing, without_event_loop
 from refold.console.options import argument, new_file, option
 from refold.console.screen import Screen, note, worst
 from refold.engine.compatibility import installed_guards
-from refold.reducers.errors import CannotJudge, Damaged, WorldFailed
+from refold.reducers.errors import Damaged, ExternalFailure, Inconclusive
 from refold.replay import figures
 from refold.replay.bulk import RunFinding
 from refold.replay.certificate import (
@@ -204,9 +204,9 @@ async def verify_certificate(screen: Screen, path: Path, keys: Sequence[bytes], 
     except (BadCertificate, UnsignedCertificate) as error:
         checked = CheckedCertificate(certificate=str(path), whole=False, problem=str(error))
         screen.result(checked, lambda: _tell(screen, checked))
-        return Damaged.exit_code if isinstance(error, BadCertificate) else CannotJudge.exit_code
+        return Damaged.exit_code if isinstance(error, BadCertificate) else Inconclusive.exit_code
     except OSError as error:
-        raise WorldFailed(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise ExternalFailure(f"{path}: cannot be read: {error.strerror or error}") from error
     store, unused = None, place.chosen == locations.STORE
     if place.chosen == "--store":
         async with locations.reading(place) as opened:
@@ -228,7 +228,7 @@ async def verify_certificate(screen: Screen, path: Path, keys: Sequence[bytes], 
 def _code(store: ComparedStore | None) -> int:
     if store is None:
         return 0
-    return Damaged.exit_code if store.differing else CannotJudge.exit_code if store.unjudged else 0
+    return Damaged.exit_code if store.differing else Inconclusive.exit_code if store.unjudged else 0
 
 
 def _limits_of_proof(

@@ -14,7 +14,7 @@ from refold.console.locations import StorePlace, at_once
 from refold.console.options import Everything, Runs, argument, option
 from refold.console.processes import Jobs, processes, progress, single_process
 from refold.console.screen import Column, Screen, note
-from refold.reducers.errors import CannotJudge, RefoldError
+from refold.reducers.errors import Inconclusive, RefoldError
 from refold.replay import figures
 from refold.replay.bulk import HELD, SHARD, Shard, ShardEnd, run_task, shards
 from refold.replay.queries.grep import ErasedCount, Excerpt, Hit, look_through
@@ -88,7 +88,7 @@ def grep_command(
                 break
     if erased:
         note(f"not searched: {figures.quantity(erased, 'event')} whose payload was erased")
-    nothing = CannotJudge.exit_code if erased else 1
+    nothing = Inconclusive.exit_code if erased else 1
     return trouble.code or (0 if total else nothing)
 
 

@@ -15,7 +15,7 @@ from refold.console.screen import Column, Screen
 from refold.engine.compatibility import installed_guards
 from refold.engine.permission_files import dialect_of, read_permissions
 from refold.engine.policy_files import load_policy
-from refold.reducers.errors import CannotJudge, RefoldError, WorldFailed, WrongUse
+from refold.reducers.errors import ExternalFailure, Inconclusive, RefoldError, WrongUse
 from refold.reducers.guards.permissions import Permissions
 from refold.reducers.permissions.dialect import Note
 from refold.reducers.permissions.rules import PermissionRule
@@ -81,7 +81,7 @@ def rules_command(
     screen.result(report, lambda: _tell(screen, report))
     unfit = found.calls > 0 and not any(hits.seen for hits in found.rules.values())
     judged = 1 if found.stopped else 125 if found.unknown or found.erased or unfit else 0
-    return trouble.code or (WorldFailed.exit_code if unread > 1 else judged)
+    return trouble.code or (ExternalFailure.exit_code if unread > 1 else judged)
 
 
 def _load(path: Path) -> tuple[Permissions, tuple[Note, ...]]:
@@ -105,7 +105,7 @@ async def _count(
             for run, size in sizes:
                 try:
                     parts.append(await run_follower(HitCounter(guard), store, run))
-                except (RefoldError, CannotJudge) as error:
+                except (RefoldError, Inconclusive) as error:
                     trouble.add(run, error)
                     parts.append(PermissionHits(unread=1))
                 step(size)

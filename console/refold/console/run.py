@@ -39,7 +39,7 @@ from refold.engine.compatibility import installed_guards
 from refold.engine.journal import refuse_imported
 from refold.engine.policy_files import load_policy
 from refold.engine.result import result_of
-from refold.reducers.errors import WorldFailed, WrongUse
+from refold.reducers.errors import ExternalFailure, WrongUse
 from refold.reducers.events import Event
 from refold.reducers.limits import LimitHit
 from refold.reducers.machine import AgentState
@@ -246,7 +246,7 @@ def exit_code(state: AgentState, code: str) -> int:
     """Return 0 for COMPLETED, 4 if the provider failed, 1 for every other end and for a run that waits."""
     if state.succeeded:
         return 0
-    return WorldFailed.exit_code if state.failed and code.startswith("provider:") else 1
+    return ExternalFailure.exit_code if state.failed and code.startswith("provider:") else 1
 
 
 async def look(place: StorePlace, typed: str, *, decides: bool = False) -> tuple[RunState, dict[int, Event]]:

@@ -16,7 +16,7 @@ import msgspec
 from rich.cells import cell_len, set_cell_size
 
 from refold.console import descriptions
-from refold.reducers.errors import CannotJudge, Damaged, WorldFailed
+from refold.reducers.errors import Damaged, ExternalFailure, Inconclusive
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +37,7 @@ class OutputFormat(StrEnum):
     JSON = "json"
 
 
-class OutputClosed(WorldFailed):
+class OutputClosed(ExternalFailure):
     """Writing the output failed: the pipe is closed, or the disk is full."""
 
     def __init__(self, problem: str, *, quiet: bool) -> None:
@@ -316,7 +316,7 @@ def fit_text(text: str, width: int) -> str:
     return text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
-_ORDER = (0, CannotJudge.exit_code, 1, WorldFailed.exit_code, Damaged.exit_code)  # from good to worst
+_ORDER = (0, Inconclusive.exit_code, 1, ExternalFailure.exit_code, Damaged.exit_code)  # from good to worst
 
 
 def worst(codes: Iterable[int]) -> int:

@@ -13,7 +13,7 @@ from refold.console.conversations import ChildRun, Kin, tell_children
 from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import Address, option
 from refold.console.screen import Column, Screen, note
-from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.errors import Damaged, Inconclusive, WrongUse
 from refold.reducers.events import ModelRequested, StateChanged
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import NANO, SOURCE_LABEL
@@ -325,7 +325,7 @@ def _event(
     if not raw or stored.kind == _MOVED:  # raw events need not be decoded
         try:
             event = event_of(stored)
-        except (Damaged, CannotJudge) as error:
+        except (Damaged, Inconclusive) as error:
             problem = str(error)
     if isinstance(event, ModelRequested):
         turn = event.step

@@ -11,12 +11,12 @@ from refold.console.addresses import check_choice, select_runs
 from refold.console.locations import StorePlace
 from refold.console.screen import Screen, note, worst
 from refold.engine.compatibility import installed_guards
-from refold.reducers.errors import CannotJudge, Damaged, RefoldError
+from refold.reducers.errors import Damaged, Inconclusive, RefoldError
 from refold.replay import Audit, Finding, Verification, audit, figures, verify
 from refold.store.protocol import Store, UnknownRun
 
 _SHOWN = 600
-_SUMMED = {0: "in order", CannotJudge.exit_code: "inconclusive", Damaged.exit_code: "DAMAGED"}
+_SUMMED = {0: "in order", Inconclusive.exit_code: "inconclusive", Damaged.exit_code: "DAMAGED"}
 _WORDS = (*_SUMMED.values(), "with differences")
 
 Judge = Callable[[Screen, StorePlace, Store, str], Awaitable[int]]
@@ -68,7 +68,7 @@ async def verify_run(screen: Screen, place: StorePlace, store: Store, run: str) 
 def tell_verification(screen: Screen, place: StorePlace, found: Verification) -> int:
     """Print a verification, and return the exit code."""
     screen.result(found, lambda: _tell_verification(screen, place, found))
-    return 0 if found.whole else Damaged.exit_code if found.damaged else CannotJudge.exit_code
+    return 0 if found.whole else Damaged.exit_code if found.damaged else Inconclusive.exit_code
 
 
 async def audit_run(screen: Screen, place: StorePlace, store: Store, run: str) -> int:
@@ -77,7 +77,7 @@ async def audit_run(screen: Screen, place: StorePlace, store: Store, run: str) -
     screen.result(found, lambda: tell_audit(screen, place, found))
     if found.damaged:
         return Damaged.exit_code
-    return 1 if found.differences else 0 if found.clean else CannotJudge.exit_code
+    return 1 if found.differences else 0 if found.clean else Inconclusive.exit_code
 
 
 def tell_not_judged(screen: Screen, found: NotJudged) -> None:
@@ -91,7 +91,7 @@ async def judge_run(screen: Screen, place: StorePlace, store: Store, run: str, j
     """Judge a run and return the exit code. Errors that prevent a verdict are printed, not raised."""
     try:
         return await judge(screen, place, store, run)
-    except (CannotJudge, Damaged, UnknownRun) as error:
+    except (Inconclusive, Damaged, UnknownRun) as error:
         # `UnknownRun`: the run is listed but has no events.
         problem, code = describe_failure(run, error)
         screen.result(problem, lambda: tell_not_judged(screen, problem))
@@ -100,8 +100,8 @@ async def judge_run(screen: Screen, place: StorePlace, store: Store, run: str, j
 
 def describe_failure(run: str, error: RefoldError) -> tuple[NotJudged, int]:
     """Return why a run has no verdict, and the exit code."""
-    if isinstance(error, CannotJudge):
-        return NotJudged(run=run, cannot_judge=str(error)), CannotJudge.exit_code
+    if isinstance(error, Inconclusive):
+        return NotJudged(run=run, cannot_judge=str(error)), Inconclusive.exit_code
     return NotJudged(run=run, damaged=str(error)), Damaged.exit_code
 
 

@@ -16,7 +16,7 @@ from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import Everything, option, words
 from refold.console.screen import Screen, worst
 from refold.engine.compatibility import installed_guards
-from refold.reducers.errors import CannotJudge, Damaged, RefoldError, WrongUse
+from refold.reducers.errors import Damaged, Inconclusive, RefoldError, WrongUse
 from refold.replay import Verification, Verifier, figures, verify
 from refold.replay.evidence import Evidence, SealedRun, check_seals, sealed_runs, with_seals
 from refold.replay.reader import follow_all
@@ -159,7 +159,7 @@ async def _verify_sealed(
     if damage is not None:
         raise damage
     if not sealed or (all_sealed and found.not_sealed):
-        codes.append(CannotJudge.exit_code)
+        codes.append(Inconclusive.exit_code)
     return worst([*codes, 0 if evidence.holds and not found.gone else Damaged.exit_code])
 
 
@@ -252,7 +252,7 @@ def _verify_bundle(
             bundle.check_rest()
             _compare(bundle, path, lines)
         _check_runs(path, runs)
-    except (Damaged, CannotJudge) as error:
+    except (Damaged, Inconclusive) as error:
         return _tell_problem(screen, path, error)
     unsealed = [each for run in runs for each in _find_uncovered(run)] if all_sealed else []
     seal, verifier = bundle.seal, bundles.verifier_of(bundle)
@@ -269,7 +269,7 @@ def _verify_bundle(
         cannot_prove=tuple(unproved(bundle)),
     )
     screen.result(found, lambda: _tell_bundle(screen, bundle, found))
-    return CannotJudge.exit_code if unsealed or verifier == bundles.UNKNOWN_VERIFIER else 0
+    return Inconclusive.exit_code if unsealed or verifier == bundles.UNKNOWN_VERIFIER else 0
 
 
 def _check_runs(path: Path, runs: Sequence[Verification]) -> None:

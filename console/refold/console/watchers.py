@@ -17,7 +17,7 @@ from refold.console.screen import Screen, fit_text, note
 from refold.engine import Missed, Recorded, Run, RunResult, Streamed, Update
 from refold.engine.models.protocol import CallDelta, ReasoningDelta, TextDelta
 from refold.reducers import events as ev
-from refold.reducers.errors import WorldFailed
+from refold.reducers.errors import ExternalFailure
 from refold.reducers.state import RunState
 from refold.replay import figures
 from refold.replay.kinds import sentences
@@ -240,7 +240,7 @@ def _one_line(text: str, style: str) -> Text:
 INTERRUPTED = 130
 
 
-class StoppedHalfway(WorldFailed):
+class StoppedHalfway(ExternalFailure):
     """An external failure in the middle of a run.
 
     `seq` is the last event on disk, `resume` the command to continue.
@@ -300,7 +300,7 @@ async def drive(run: Run, watcher: Watcher, place: StorePlace, means: str = "") 
 
     try:
         await run_with_signals(watch, interrupts, signal.SIGINT)
-    except WorldFailed as failure:
+    except ExternalFailure as failure:
         watcher.close()
         raise _stop_error(run, failure, place, means) from failure
     watcher.close()
@@ -323,7 +323,7 @@ async def run_with_signals(
         raise failure
 
 
-def _stop_error(run: Run, failure: WorldFailed, place: StorePlace, means: str) -> WorldFailed:
+def _stop_error(run: Run, failure: ExternalFailure, place: StorePlace, means: str) -> ExternalFailure:
     resume = f"refold resume {run.id}{means}{place.option}"
     return descriptions.explain_conflict(failure, place) or StoppedHalfway(
         run.id, run.state.seq, resume, str(failure)

@@ -28,7 +28,7 @@ from refold.console.whatif_question import (
 )
 from refold.console.whatif_table import WhatIfTable, json_of
 from refold.engine.compatibility import installed_guards
-from refold.reducers.errors import Damaged, WorldFailed, WrongUse
+from refold.reducers.errors import Damaged, ExternalFailure, WrongUse
 from refold.replay.bulk import HELD, Shard, ShardEnd, run_task, shards
 from refold.replay.cuts import request_of
 from refold.replay.whatif.view import Hypothesis, MessageRow, hypothesis
@@ -91,7 +91,7 @@ def whatif_command(
     table.finish()
     if damage is not None:
         raise damage
-    return worst([*table.codes, *([WorldFailed.exit_code] if unread > 1 else [])])
+    return worst([*table.codes, *([ExternalFailure.exit_code] if unread > 1 else [])])
 
 
 async def _work(place: StorePlace, typed: Sequence[str]) -> tuple[list[Shard], Damaged | None]:

@@ -14,7 +14,7 @@ from refold.console.processes import Unchecked
 from refold.console.screen import Column, Screen
 from refold.console.whatif_question import WhatIfQuestion
 from refold.console.whatif_text import cell, code_of, tell, tell_totals
-from refold.reducers.errors import CannotJudge, NoSuchEntry, RefoldError, WorldFailed, WrongUse
+from refold.reducers.errors import ExternalFailure, Inconclusive, NoSuchEntry, RefoldError, WrongUse
 from refold.replay import figures
 from refold.replay.bulk import ShardEnd
 from refold.replay.whatif.rule_subset import note_of
@@ -85,7 +85,7 @@ class WhatIfTable:
     def codes(self) -> list[int]:
         """The exit codes of all results."""
         never = any(path for place in range(len(self._names)) for path in self._fit_nothing(place))
-        return [*self._codes, CannotJudge.exit_code] if never else self._codes
+        return [*self._codes, Inconclusive.exit_code] if never else self._codes
 
     def _fit_nothing(self, place: int) -> list[str]:
         """Return the places in a policy that match nothing in any of the runs."""
@@ -198,7 +198,7 @@ class WhatIfTable:
     def end(self, ended: ShardEnd) -> None:
         """End a part of the store, with the problem that kept it from being finished, if any."""
         if ended.problem:
-            self._codes.append(WorldFailed.exit_code)
+            self._codes.append(ExternalFailure.exit_code)
             row = self._broken_row(ended.shard.name, f"NOT EXAMINED: {ended.problem}")
             unchecked = Unchecked(part=ended.shard.name, unchecked=ended.problem)
             self._screen.result(unchecked, lambda: self._rows.append(row))
@@ -206,7 +206,7 @@ class WhatIfTable:
     def _fail(self, run: str, error: RefoldError) -> None:
         if isinstance(error, NoSuchEntry) and not self._alone:
             self._without.append(error)
-            error = CannotJudge(str(error))
+            error = Inconclusive(str(error))
         if isinstance(error, WrongUse) and not isinstance(error, UnknownRun):
             raise error
         problem, code = verdicts.describe_failure(run, error)

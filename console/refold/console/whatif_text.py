@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from refold.console.screen import Facts, Screen
-from refold.reducers.errors import CannotJudge
+from refold.reducers.errors import Inconclusive
 from refold.reducers.machine import SUCCESSFUL
 from refold.replay import figures
 from refold.replay.whatif.verdict import Intervention, Spend, Totals, Verdict, WhatIf
@@ -25,7 +25,7 @@ _REASONS = 20  # reasons that are listed for inconclusive runs
 def code_of(found: WhatIf) -> int:
     """Return the exit code of a verdict."""
     if found.verdict is Verdict.INCONCLUSIVE:
-        return CannotJudge.exit_code
+        return Inconclusive.exit_code
     return 0 if found.verdict is Verdict.AGREE else 1
 
 

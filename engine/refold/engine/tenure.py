@@ -20,7 +20,7 @@ from typing import Self
 import anyio
 from anyio import CancelScope, current_time, move_on_after
 
-from refold.reducers.errors import RefoldError, WorldFailed
+from refold.reducers.errors import ExternalFailure, RefoldError
 from refold.store.protocol import Held, Lease, LeaseLost, Store, StoreUnavailable
 from refold.store.thread import finish_despite_cancel
 
@@ -106,7 +106,7 @@ cancelled from elsewhere.
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
-class LeaseLapsed(WorldFailed):
+class LeaseLapsed(ExternalFailure):
     """The lease expired without renewal: another engine may have the run, so this one stops."""
 
     def __init__(self, run: str, seconds: float) -> None:

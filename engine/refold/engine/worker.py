@@ -31,7 +31,7 @@ from refold.engine.secrets import redactor_of
 from refold.engine.tasks import first
 from refold.engine.tenure import BRIEF, LeaseLapsed, Tenure
 from refold.engine.world import World
-from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.errors import Damaged, Inconclusive, WrongUse
 from refold.reducers.events import StateChanged
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.meters import open_children
@@ -134,7 +134,7 @@ class Worker:
         try:
             async for chunk in store.runs():
                 for run, head in chunk:
-                    with suppress(Damaged, CannotJudge, UnknownRun):  # no worker could drive the run
+                    with suppress(Damaged, Inconclusive, UnknownRun):  # no worker could drive the run
                         if head.seq and await self._is_lost(store, run, head.seq):
                             await store.wake(run)
         except Damaged as error:  # a run that cannot be listed

@@ -1,8 +1,8 @@
 """Errors: one small hierarchy by what a caller does next, and the reporting of refused policies.
 
 `WrongUse`: fix the call or the input. `Damaged`: the log differs from what was written; investigate.
-`WorldFailed`: disk, network or provider failed; retry later. `CannotJudge`: nothing is known to be wrong, but
-the evidence is insufficient. The console maps each to its exit code.
+`ExternalFailure`: disk, network or provider failed; retry later. `Inconclusive`: nothing is known to be wrong,
+but the evidence is insufficient. The console maps each to its exit code.
 """
 
 import difflib
@@ -33,13 +33,13 @@ class Damaged(RefoldError):
     exit_code = 3
 
 
-class WorldFailed(RefoldError):
+class ExternalFailure(RefoldError):
     """An external failure: of disk, network or provider. Recorded events stay recorded."""
 
     exit_code = 4
 
 
-class CannotJudge(RefoldError):
+class Inconclusive(RefoldError):
     """Insufficient evidence: written by a newer refold, or erased."""
 
     exit_code = 125
@@ -59,7 +59,7 @@ class DamagedLog(Damaged):
         return f"run {self.run or '?'} event {self.seq}: {self.problem}"
 
 
-class NewerLog(CannotJudge):
+class NewerLog(Inconclusive):
     """An event unknown to this version: a newer refold wrote the log."""
 
     def __init__(self, run: str, seq: int, problem: str) -> None:
@@ -73,7 +73,7 @@ class NewerLog(CannotJudge):
         )
 
 
-class UnreleasedLog(CannotJudge):
+class UnreleasedLog(Inconclusive):
     """A log in a shape that no released version wrote or can read."""
 
     def __init__(self, run: str, seq: int) -> None:
@@ -87,7 +87,7 @@ class UnreleasedLog(CannotJudge):
         )
 
 
-class MissingFact(CannotJudge):
+class MissingFact(Inconclusive):
     """A replay needs something that its log does not hold. It never asks the world instead."""
 
     def __init__(self, run: str, what: str) -> None:

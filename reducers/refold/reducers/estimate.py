@@ -15,7 +15,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Protocol
 
-from refold.reducers.errors import CannotJudge
+from refold.reducers.errors import Inconclusive
 from refold.reducers.messages import Size
 from refold.reducers.patterns import canonical
 from refold.reducers.text import size_of
@@ -26,7 +26,7 @@ KIND = "bpe:"
 """The prefix of estimators and codecs that are tokenizers."""
 
 
-class MissingTokenizer(CannotJudge):
+class MissingTokenizer(Inconclusive):
     """A text must be measured by a tokenizer that is not installed."""
 
     def __init__(self, estimator: str) -> None:

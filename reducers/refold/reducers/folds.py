@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers import events as ev
-from refold.reducers.errors import CannotJudge
+from refold.reducers.errors import Inconclusive
 from refold.reducers.evolution import evolve, replay_setup, state_digest
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import watches
@@ -71,7 +71,7 @@ def late_result(fact: ev.Result) -> ev.LateResult:
     return ev.LateResult(at=fact.at, fact=bare(fact), content=fact.content)
 
 
-class UnreadableSnapshot(CannotJudge):
+class UnreadableSnapshot(Inconclusive):
     """The bytes of a snapshot were not written by this version with these guards: fold the log instead."""
 
     def __init__(self, problem: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Set
 from msgspec.structs import replace
 
 from refold.reducers import events
-from refold.reducers.errors import CannotJudge
+from refold.reducers.errors import Inconclusive
 from refold.reducers.messages import Gap, Message, MessageCall
 from refold.reducers.pending import find
 from refold.reducers.state import RunState
@@ -15,7 +15,7 @@ from refold.reducers.window import MessageRef, Shown, refs, refs_within
 NO_TEXT = "[no text]"
 
 
-class MissingContent(CannotJudge):
+class MissingContent(Inconclusive):
     """The content of a message is missing: erased, or not read. `seq` is its event."""
 
     def __init__(self, run: str, seq: int) -> None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from refold.reducers import codec
 from refold.reducers import events as ev
-from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError
+from refold.reducers.errors import Damaged, DamagedLog, Inconclusive, RefoldError
 from refold.reducers.estimate import MissingTokenizer
 from refold.reducers.evolution import encode_value, evolve
 from refold.reducers.guards import BUILTIN, Registry
@@ -104,7 +104,7 @@ async def audit(store: Store, run: str, registry: Registry = BUILTIN) -> Audit:
             await store.check()
         except Damaged as error:
             auditor.problem = error
-    if isinstance(auditor.problem, CannotJudge):
+    if isinstance(auditor.problem, Inconclusive):
         raise auditor.problem
     return auditor.result()
 

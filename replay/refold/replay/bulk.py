@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError
+from refold.reducers.errors import Damaged, DamagedLog, Inconclusive, RefoldError
 from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import Audit, Auditor
 from refold.replay.reader import follow_all
@@ -296,7 +296,7 @@ def _judge_run(run: str, records: Iterator[Stored], registry: Registry) -> Audit
     except UnknownRun as error:  # listed, but without any event
         return AuditedRun(run=run, damaged=str(error))
     problem = auditor.problem
-    if isinstance(problem, CannotJudge):
+    if isinstance(problem, Inconclusive):
         return AuditedRun(run=run, unjudged=str(problem))
     result = auditor.result()
     if isinstance(problem, Damaged) and not (isinstance(problem, DamagedLog) and result.events):

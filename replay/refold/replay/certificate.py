@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from refold.reducers.errors import CannotJudge, Damaged, WrongUse
+from refold.reducers.errors import Damaged, Inconclusive, WrongUse
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.rules import RULES
 from refold.replay import figures
@@ -37,7 +37,7 @@ class BadCertificate(Damaged):
         return f"{self.path}: {self.problem}"
 
 
-class UnsignedCertificate(CannotJudge):
+class UnsignedCertificate(Inconclusive):
     """A certificate without a signature, although a key was given to check it."""
 
     def __init__(self, path: str) -> None:
@@ -216,7 +216,7 @@ async def _compare(audited: CertifiedRun, store: Store, registry: Registry) -> t
         return "differing", "the store does not have this run"
     except Damaged as error:
         return "differing", str(error)
-    except CannotJudge as error:
+    except Inconclusive as error:
         return "unjudged", str(error)
     if log.problem is not None and not log.unjudged:
         return "differing", f"event {log.problem.seq}: {log.problem.problem}"

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, Self, TypeVar
 
 from refold.reducers import codec
-from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError
+from refold.reducers.errors import Damaged, DamagedLog, Inconclusive, RefoldError
 from refold.reducers.events import Event
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
@@ -106,7 +106,7 @@ def fold_event(state: RunState, stored: Stored, event: Event, registry: Registry
         raise DamagedLog(stored.run, stored.seq, str(error)) from error
 
 
-Problem = Damaged | CannotJudge
+Problem = Damaged | Inconclusive
 """Why a log cannot be read further: it is damaged, or written by a newer refold."""
 
 Found_co = TypeVar("Found_co", covariant=True)
@@ -170,7 +170,7 @@ class Follower(Protocol[Found_co]):
     """Error that kept it from reading the rest, set by the reader."""
 
     def take(self, step: Step) -> None:
-        """Take the next step. Raises `Damaged` or `CannotJudge` if it cannot continue."""
+        """Take the next step. Raises `Damaged` or `Inconclusive` if it cannot continue."""
         ...
 
     def end(self) -> None:
@@ -214,7 +214,7 @@ class Pass:
         for follower in self._left:
             try:
                 follower.take(step)
-            except (Damaged, CannotJudge) as error:
+            except (Damaged, Inconclusive) as error:
                 follower.problem = error
                 whole = False
             else:
@@ -229,7 +229,7 @@ class Pass:
     def _fold(self, step: Step) -> None:
         try:
             self._state = step.after
-        except (Damaged, CannotJudge) as error:
+        except (Damaged, Inconclusive) as error:
             self._state = error
 
     def __enter__(self) -> Self:
@@ -237,7 +237,7 @@ class Pass:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         """Finish: all records that can be read were passed on."""
-        unread = error if isinstance(error, Damaged | CannotJudge) else None
+        unread = error if isinstance(error, Damaged | Inconclusive) else None
         for follower in self._left if error is None or unread else ():
             follower.problem = unread
             if unread is None:
@@ -247,7 +247,7 @@ class Pass:
     def _end(self, follower: Follower[Any]) -> None:
         try:
             follower.end()
-        except (Damaged, CannotJudge) as error:
+        except (Damaged, Inconclusive) as error:
             follower.problem = error
 
 

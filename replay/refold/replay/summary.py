@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from refold.reducers import events as ev
-from refold.reducers.errors import CannotJudge
+from refold.reducers.errors import Inconclusive
 from refold.reducers.failures import provider_error
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import LimitHit
@@ -92,7 +92,7 @@ async def summary(
     """
     summing = Summing(run, *others)
     await follow(stored_events(store, run, upto), summing, registry=registry)
-    if isinstance(summing.problem, CannotJudge):
+    if isinstance(summing.problem, Inconclusive):
         raise summing.problem
     return summing.result(), summing.state
 

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from refold.reducers import events as ev
-from refold.reducers.errors import CannotJudge, Damaged, DamagedLog
+from refold.reducers.errors import Damaged, DamagedLog, Inconclusive
 from refold.reducers.vocabulary import ToolError
 from refold.replay.kinds.table import details_of, sentence
 from refold.replay.queries.rows import Side, side_of
@@ -101,7 +101,7 @@ async def read_surroundings(
     about = {seq: event_of(each) for seq, each in stored.items()}
     try:
         links, problem = await _find_links(store, run, about)
-    except (Damaged, CannotJudge):  # in a late event: the requested events are still returned
+    except (Damaged, Inconclusive):  # in a late event: the requested events are still returned
         links, problem = await _find_links(store, run, about, whole=True)
     wanted = sorted(links.wanted())
     others = {each.seq: _decode(each) for each in await store.read_some(run, wanted, checked=False)}

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from refold.reducers import codec
 from refold.reducers import events as ev
 from refold.reducers.codec import digest_named, digest_of
-from refold.reducers.errors import CannotJudge, Damaged, RefoldError
+from refold.reducers.errors import Damaged, Inconclusive, RefoldError
 from refold.reducers.estimate import MissingTokenizer
 from refold.reducers.evolution import state_digest
 from refold.reducers.guards import BUILTIN, Registry
@@ -98,7 +98,7 @@ async def verify(store: Store, run: str, registry: Registry = BUILTIN, *, sealed
             await store.check()
         except Damaged as error:
             verifier.problem = error
-    if isinstance(verifier.problem, CannotJudge):
+    if isinstance(verifier.problem, Inconclusive):
         raise verifier.problem
     return verifier.result()
 
@@ -232,7 +232,7 @@ class Verifier(Follower[Verification]):
         except RefoldError as error:
             # Reason without the place, which is reported separately.
             why = error.__cause__ if isinstance(error.__cause__, RefoldError) else error
-            self._unjudged = isinstance(why, CannotJudge)
+            self._unjudged = isinstance(why, Inconclusive)
             return str(why)
 
     def _check_event(self, step: Step) -> str | None:

@@ -12,7 +12,7 @@ from typing import Self
 
 import msgspec
 
-from refold.reducers.errors import CannotJudge, Damaged, WorldFailed, WrongUse
+from refold.reducers.errors import Damaged, ExternalFailure, Inconclusive, WrongUse
 from refold.store import rows, schema, tables, verify_bundle
 from refold.store.access import look
 from refold.store.chain import Checker
@@ -36,7 +36,7 @@ class NotABundle(FileProblem, WrongUse):
     """A file that is something else."""
 
 
-class UnjudgedBundle(FileProblem, CannotJudge):
+class UnjudgedBundle(FileProblem, Inconclusive):
     """A bundle of a newer version, or one without a seal although a key was given."""
 
 
@@ -60,7 +60,7 @@ def is_bundle(path: Path) -> bool:
 @contextmanager
 def open_bundle(path: Path, keys: Sequence[bytes] = ()) -> Generator[Bundle]:
     """Open a bundle. On entry and in its block, raises `DamagedBundle`, `NotABundle`, `UnjudgedBundle` or
-    `WorldFailed`.
+    `ExternalFailure`.
     """
     with in_our_words(path), path.open("rb") as file:
         yield Bundle(file, keys)
@@ -80,7 +80,7 @@ def in_our_words(path: Path) -> Generator[None]:
     except (FileNotFoundError, IsADirectoryError) as error:
         raise NotABundle(str(path), "the file does not exist") from error
     except OSError as error:
-        raise WorldFailed(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise ExternalFailure(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def verifier_of(bundle: Bundle) -> str:

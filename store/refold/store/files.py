@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from refold.reducers.errors import WorldFailed, WrongUse
+from refold.reducers.errors import ExternalFailure, WrongUse
 from refold.store.protocol import FileProblem
 from refold.store.verify_bundle import public_key
 
@@ -28,7 +28,7 @@ def write_atomically(path: Path, *, force: bool = False) -> Generator[Path]:
     """Yield a temporary path that is renamed to `path` on success and deleted on failure.
 
     Raises `WrongUse` if `path` exists on entry or at the end; with `force` only if it is not a regular file.
-    Raises `WorldFailed` if it cannot be written.
+    Raises `ExternalFailure` if it cannot be written.
     """
     check_free(path, force=force)
     # The name must not be guessable: an attacker's link with that name would be followed.
@@ -40,7 +40,7 @@ def write_atomically(path: Path, *, force: bool = False) -> Generator[Path]:
         else:
             _put_in_place(partial, path)
     except OSError as error:
-        raise WorldFailed(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise ExternalFailure(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
         for trail in _TRAILS:
             with suppress(FileNotFoundError):

@@ -97,7 +97,7 @@ async def pack(store: Store, runs: Collection[str], path: Path) -> Packed:
     """Write a bundle of these runs and the ancestors of forks, with complete logs. A failure leaves no file.
 
     Raises `WrongUse` if `path` exists or the runs are too many or too large; `DamagedLog` and `DamagedSeals`
-    if a log or the log of heads is damaged; `UnknownRun`; `WorldFailed`.
+    if a log or the log of heads is damaged; `UnknownRun`; `ExternalFailure`.
     """
     await store.check()
     origins = await _origins(store, runs)

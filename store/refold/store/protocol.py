@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from refold.reducers.errors import Damaged, WorldFailed, WrongUse
+from refold.reducers.errors import Damaged, ExternalFailure, WrongUse
 
 LEASE_SECONDS = 30.0
 """Default length of a lease."""
@@ -115,7 +115,7 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     signature: bytes
 
 
-class StoreError(WorldFailed):
+class StoreError(ExternalFailure):
     """Base of errors of a store that could not do what it was called for."""
 
 

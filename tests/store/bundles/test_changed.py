@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from refold.reducers.errors import CannotJudge, Damaged, RefoldError
+from refold.reducers.errors import Damaged, Inconclusive, RefoldError
 from refold.store import MemoryStore
 from refold.store import verify_bundle as reader
 from refold.store.bundles import DamagedBundle, UnjudgedBundle, unpack
@@ -253,7 +253,7 @@ async def test_a_tail_cut_to_an_older_seal(tmp_path: Path) -> None:
 async def test_a_newer_bundle(bundle: Path, tmp_path: Path) -> None:
     """Another version is no damage: it cannot be judged here."""
     newer = edit("manifest.json", lambda m: m.update(format="refold bundle v3"))
-    with pytest.raises(CannotJudge, match="use a newer verifier"):
+    with pytest.raises(Inconclusive, match="use a newer verifier"):
         check(zipped(tmp_path / "newer.zip", newer(members_of(bundle))))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from refold.reducers.errors import DamagedLog, WorldFailed, WrongUse
+from refold.reducers.errors import DamagedLog, ExternalFailure, WrongUse
 from refold.store import MemoryStore, SqliteStore
 from refold.store import verify_bundle as reader
 from refold.store.bundles import NotABundle, is_bundle, open_bundle, unpack
@@ -159,7 +159,7 @@ async def test_nothing_is_written_over(bundle: Path, tmp_path: Path) -> None:
         await append(store, "a", records(1))
         with pytest.raises(WrongUse, match="exists and is not overwritten"):
             await pack(store, ["a"], bundle)
-        with pytest.raises(WorldFailed, match="cannot be written"):
+        with pytest.raises(ExternalFailure, match="cannot be written"):
             await pack(store, ["a"], tmp_path / "no such folder" / "b.zip")
     with pytest.raises(WrongUse, match="exists and is not overwritten"):
         await unpack(bundle, bundle)
@@ -210,7 +210,7 @@ def test_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
     monkeypatch.setattr(Path, "open", opened)
     for room in (0, 1000, 9000, 10_000):
-        with pytest.raises(WorldFailed, match="No space left"):
+        with pytest.raises(ExternalFailure, match="No space left"):
             anyio.run(packed_into, room)
         gc.collect()
     assert [] == list(tmp_path.iterdir())

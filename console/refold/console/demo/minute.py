@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from refold.console.agents import fetch_weights
 from refold.engine.models import weights
-from refold.reducers.errors import WorldFailed
+from refold.reducers.errors import ExternalFailure
 from refold.store.protocol import LEASE_SECONDS
 
 _PATIENCE = 300
@@ -123,7 +123,7 @@ _SAID = b'"output":"30 cents"'
 def play(folder: Path) -> int:
     """Show the five things. Exit code 0 if all checks passed, else 1.
 
-    Raises `WorldFailed` if the folder cannot be created.
+    Raises `ExternalFailure` if the folder cannot be created.
     """
     _announce()
     fetch_weights(_MODEL)
@@ -159,7 +159,7 @@ def _furnish(folder: Path) -> None:
         for name in _GIVEN:
             shutil.copyfile(_SHIPPED / name, folder / name)
     except OSError as error:
-        raise WorldFailed(f"{error.filename}: cannot be created: {error.strerror}") from error
+        raise ExternalFailure(f"{error.filename}: cannot be created: {error.strerror}") from error
 
 
 def _answers_by_a_tool(terminal: Terminal) -> str:

@@ -14,7 +14,7 @@ import anyio
 
 from refold.console.demo.minute import path_setting
 from refold.console.demo.presets import FILES, DemoScene, PlayedRun, scenes
-from refold.reducers.errors import WorldFailed, WrongUse
+from refold.reducers.errors import ExternalFailure, WrongUse
 from refold.reducers.events import Event
 
 _MODEL = "smollm2-135m"
@@ -39,7 +39,7 @@ def play_preset(preset: str, store: Path, root: Path | None) -> int:
     try:
         store.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise WorldFailed(
+        raise ExternalFailure(
             f"{store.parent}: cannot be created: {error.strerror}; name another with --store"
         ) from error
     with _files(root) as place:

@@ -23,7 +23,7 @@ from refold.console.report.data import (
     TextPositions,
 )
 from refold.reducers import events as ev
-from refold.reducers.errors import CannotJudge, Damaged, RefoldError
+from refold.reducers.errors import Damaged, Inconclusive, RefoldError
 from refold.reducers.guards import Registry
 from refold.reducers.source_marks import END
 from refold.reducers.state import RunState
@@ -84,7 +84,7 @@ async def build(
     verifier, rows, opinions = Verifier(run), PageRows(run, registry), _Opinions(run, registry)
     source = Records(store, run, upto, checked=False)
     await follow(source, verifier, rows, *opinions.followers, registry=registry)
-    if isinstance(rows.problem, CannotJudge):
+    if isinstance(rows.problem, Inconclusive):
         raise rows.problem
     if verifier.result().damaged:  # like `show` and `audit`, use nothing after the first changed event
         opinions = _Opinions(run, registry)
@@ -110,7 +110,7 @@ async def build(
         judged=replace(
             judged, findings=_drop_states(judged.findings), unreplayable=_drop_states(judged.unreplayable)
         ),
-        refused=str(auditor.problem) if isinstance(auditor.problem, CannotJudge) else "",
+        refused=str(auditor.problem) if isinstance(auditor.problem, Inconclusive) else "",
         events=found.events,
         calls=found.calls,
         records=found.records,
@@ -193,7 +193,7 @@ class PageRows(Follower["PageRows"]):
         """
         try:
             state = step.after
-        except (Damaged, CannotJudge) as error:
+        except (Damaged, Inconclusive) as error:
             return str(error), ()
         seq = step.stored.seq
         if isinstance(event, ev.SourceRecorded) and self.imported is None:
@@ -273,7 +273,7 @@ def _figures(state: RunState, about: RunSummary, turns: Sequence[TurnRow]) -> Fi
 def _read_event(step: Step) -> tuple[ev.Event | None, str]:
     try:
         return step.event, ""
-    except (Damaged, CannotJudge) as error:
+    except (Damaged, Inconclusive) as error:
         return None, str(error)
 
 

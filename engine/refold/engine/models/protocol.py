@@ -20,7 +20,7 @@ from typing import Protocol, overload
 import msgspec
 
 from refold.reducers.codec import digest
-from refold.reducers.errors import WorldFailed
+from refold.reducers.errors import ExternalFailure
 from refold.reducers.messages import Message, ReplyCall, ToolSchema, Usage
 from refold.reducers.vocabulary import Count, FailureClass, StopReason
 from refold.store.chain import GENESIS
@@ -85,7 +85,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):
 Delta = TextDelta | ReasoningDelta | CallDelta
 
 
-class ModelError(WorldFailed):
+class ModelError(ExternalFailure):
     """A request without a complete response. `Model.stream` raises no other exception except cancellation.
 
     `status` is the HTTP status if there was one, `retry_after` the wait requested by the provider in

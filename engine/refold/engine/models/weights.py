@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from refold.reducers.errors import WorldFailed, WrongUse
+from refold.reducers.errors import ExternalFailure, WrongUse
 
 DEFAULT: Final = "smollm2-135m"
 CHUNK: Final = 1 << 20
@@ -77,7 +77,7 @@ class Available(msgspec.Struct, frozen=True, kw_only=True):
     fetched: bool
 
 
-class FetchFailed(WorldFailed):
+class FetchFailed(ExternalFailure):
     """The weights could not be fetched. `problem` is the reason and what to do; no partial file remains."""
 
     def __init__(self, name: str, problem: str) -> None:

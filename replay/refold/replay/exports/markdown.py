@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 from refold.reducers import events as ev
-from refold.reducers.errors import CannotJudge, Damaged
+from refold.reducers.errors import Damaged, Inconclusive
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.limits import Limit, LimitUnit, name_of
 from refold.reducers.messages import Message, Usage
@@ -120,7 +120,7 @@ async def markdown(
     summing = Summing(run, decisive, checks)
     await follow(stored_events(store, run, upto), summing, auditor, registry=registry)
     about = summing.result()
-    if isinstance(summing.problem, CannotJudge):
+    if isinstance(summing.problem, Inconclusive):
         raise summing.problem
     if about.damaged and not about.events:
         raise Damaged(about.damaged)

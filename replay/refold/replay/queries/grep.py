@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from refold.reducers.errors import CannotJudge, Damaged, RefoldError
+from refold.reducers.errors import Damaged, Inconclusive, RefoldError
 from refold.reducers.events import Event, ModelResponded
 from refold.reducers.patterns import find_first
 from refold.replay.bulk import Shard
@@ -76,7 +76,7 @@ class Sieve:
         """Return whether the next step matches; an unreadable one always does, so that it is seen."""
         try:
             return self.match(step) is not None
-        except (Damaged, CannotJudge):
+        except (Damaged, Inconclusive):
             return True
 
 
@@ -128,7 +128,7 @@ def look_through(
                         yield run, _make_hit(asked, match)
                     if count == most:
                         break
-        except (Damaged, CannotJudge, UnknownRun) as error:
+        except (Damaged, Inconclusive, UnknownRun) as error:
             yield run, error
         if sieve.erased:
             yield run, ErasedCount(sieve.erased)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from refold.reducers import events as ev
-from refold.reducers.errors import CannotJudge, RefoldError
+from refold.reducers.errors import Inconclusive, RefoldError
 from refold.reducers.messages import Usage
 from refold.reducers.source_marks import lacks_tokens
 from refold.replay import known
@@ -162,7 +162,7 @@ def count_all(shard: Shard, typed: str = "") -> Iterator[Stats | tuple[str, Refo
             problem = error
         found = counter.result()
         if problem is not None:
-            (found.newer if isinstance(problem, CannotJudge) else found.damaged)[run] = str(problem)
+            (found.newer if isinstance(problem, Inconclusive) else found.damaged)[run] = str(problem)
             yield run, problem
         total = merge((total, found))
     yield total

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from refold.reducers import events as ev
-from refold.reducers.errors import CannotJudge, Damaged, DamagedLog, RefoldError, WrongUse
+from refold.reducers.errors import Damaged, DamagedLog, Inconclusive, RefoldError, WrongUse
 from refold.reducers.evolution import encode_value
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.machine import target
@@ -102,7 +102,7 @@ def ask_all(
                 ]
                 follow_all(scan.records(run), *comparisons)
                 found = _results(comparisons)
-            except (CannotJudge, Damaged, WrongUse) as error:
+            except (Inconclusive, Damaged, WrongUse) as error:
                 yield run, error
             else:
                 prefixes.count(run, lineage, found[0].events)

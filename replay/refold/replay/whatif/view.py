@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from refold.reducers.errors import CannotJudge
+from refold.reducers.errors import Inconclusive
 from refold.reducers.events import CallRefused, Event, HistoryPruned, MessageInjected, MessageTrimmed
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.messages import Message
@@ -26,7 +26,7 @@ from refold.store.protocol import Store
 RowSide = Literal["both", "changed", "recorded", "derived"]
 
 
-class NoEvidence(CannotJudge):
+class NoEvidence(Inconclusive):
     """The other policy's prompt is unknown here, because the runs diverged before, at event `seq`.
 
     `last` is the last turn whose prompt is known, 0 if there is none.
