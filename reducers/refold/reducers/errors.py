@@ -1,8 +1,8 @@
 """Errors: one small hierarchy by what a caller does next, and the reporting of refused policies.
 
 `WrongUse`: fix the call or the input. `Damaged`: the log differs from what was written; investigate.
-`ExternalFailure`: disk, network or provider failed; retry later. `Inconclusive`: nothing is known to be wrong,
-but the evidence is insufficient. The console maps each to its exit code.
+`ExternalFailure`: disk, network or provider failed; retry later. `Inconclusive`: nothing is known to be
+wrong, but the evidence is insufficient. The console maps each to its exit code.
 """
 
 import difflib
