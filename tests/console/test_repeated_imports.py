@@ -114,10 +114,10 @@ def test_of_several_runs_a_sum_says_how_many_are_what(refold: Refold, store: Pat
         (tmp_path / f"{name}.jsonl").write_text(text.replace('"sessionId": "s"', f'"sessionId": "{name}"'))
     assert "new" not in refold("import", tmp_path, "--store", store).out.splitlines()[-1]
     assert "0 of them new" in refold("import", tmp_path, "--store", store).out.splitlines()[-1]
-    assert "3 runs: 3 in order" == refold("verify", "--all", "--store", store).out.splitlines()[-1]
+    assert "3 runs: 3 intact" == refold("verify", "--all", "--store", store).out.splitlines()[-1]
     by_hand(store, "UPDATE event SET body = replace(body, 'x', 'y') WHERE key = (SELECT min(key) FROM event)")
     verified = refold("verify", "--all", "--store", store)
-    assert (3, "3 runs: 2 in order, 1 DAMAGED") == (verified.code, verified.out.splitlines()[-1])
+    assert (3, "3 runs: 2 intact, 1 DAMAGED") == (verified.code, verified.out.splitlines()[-1])
 
 
 def test_what_was_erased_is_said(refold: Refold, store: Path, file: Path) -> None:

@@ -18,11 +18,11 @@ def test_an_id_that_no_command_can_name(run: str) -> None:
     """A run is not started, and none forked, under an id that a command would take for something else."""
     store = MemoryStore()
     agent = Agent(model=ScriptedModel([say("Done.")]), store=store)
-    with pytest.raises(WrongUse, match="commands read other ids differently"):
+    with pytest.raises(WrongUse, match="the command line cannot address such a run"):
         agent.start("Go.", run_id=run)
-    with pytest.raises(WrongUse, match="commands read other ids differently"):
+    with pytest.raises(WrongUse, match="the command line cannot address such a run"):
         agent.run_sync("Go.", run_id=run)
-    with pytest.raises(WrongUse, match="commands read other ids differently"):
+    with pytest.raises(WrongUse, match="the command line cannot address such a run"):
         agent.fork("r", 1, fork_id=run)
 
 

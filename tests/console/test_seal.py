@@ -244,4 +244,4 @@ def test_under_seals_the_verdicts_are_counted_too(refold: Refold, store: Path, t
     sealed = refold("verify", "--all", "--key", f"{key}.pub", "--store", store)
     assert (3, 3) == (alone.code, sealed.code)
     assert alone.out.splitlines()[-1] in sealed.out.splitlines()
-    assert "3 runs: 2 in order, 1 DAMAGED" == alone.out.splitlines()[-1]
+    assert "3 runs: 2 intact, 1 DAMAGED" == alone.out.splitlines()[-1]

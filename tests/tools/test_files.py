@@ -74,7 +74,7 @@ async def test_through_the_engines_door(root: Path) -> None:
     [
         pytest.param(
             "/etc/passwd",
-            "absolute paths are not allowed; from the root on that is etc/passwd",
+            "absolute paths are not allowed; relative to the root, that is etc/passwd",
             id="absolute",
         ),
         pytest.param("../x", "leaves the root", id="above"),

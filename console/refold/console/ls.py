@@ -246,7 +246,7 @@ def _describe_none(place: StorePlace, sieve: _RunSieve | None, prefix: str) -> s
     if prefix:
         return f"no run in {place.path} has an id that begins with {prefix!r}; `refold ls{place.option}` lists all"
     if sieve and sieve.is_active:
-        there = f"; states there are: {', '.join(sorted(sieve.seen))}" if sieve.seen else ""
+        there = f"; this store has: {', '.join(sorted(sieve.seen))}" if sieve.seen else ""
         return f"no run in {place.path} matches{there}"
     return f"no runs in {place.path}; `refold run TASK` starts one"
 

@@ -175,7 +175,7 @@ def stats_command(
     where: Annotated[str, option("--where", "Count only events that match, as turn:..3.")] = "",
     jobs: Jobs = None,
 ) -> int:
-    """Count ends, tool calls, errors, latencies, tokens and cost, in the given runs or in all.
+    """Count outcomes, tool calls, errors, latencies, tokens and cost, in the given runs or in all.
 
     Example: refold stats --where turn:..3
 

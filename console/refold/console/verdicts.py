@@ -16,7 +16,7 @@ from refold.replay import Audit, Finding, Verification, audit, figures, verify
 from refold.store.protocol import Store, UnknownRun
 
 _SHOWN = 600
-_SUMMED = {0: "in order", Inconclusive.exit_code: "inconclusive", Damaged.exit_code: "DAMAGED"}
+_SUMMED = {0: "intact", Inconclusive.exit_code: "inconclusive", Damaged.exit_code: "DAMAGED"}
 _WORDS = (*_SUMMED.values(), "with differences")
 
 Judge = Callable[[Screen, StorePlace, Store, str], Awaitable[int]]

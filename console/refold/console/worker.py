@@ -122,7 +122,7 @@ async def worker_command(
 ) -> int:
     """Drive the runnable runs of the store (queued, abandoned or answered), until it is stopped.
 
-    Prints a line for each run that is taken up, put down, failed or lost. Ctrl-C and SIGTERM leave its runs
+    Prints a line for each run that is claimed, released, failed or lost. Ctrl-C and SIGTERM leave its runs
     to other workers.
 
     Example: refold worker --root . --at-once 4

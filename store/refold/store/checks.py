@@ -72,7 +72,7 @@ def check_new_run(run: str) -> None:
         problem = (
             "expected printable text without spaces and @, not *, not beginning with -, not ending in .zip"
         )
-        raise WrongUse(f"run id {run!a}: {problem}; commands read other ids differently")
+        raise WrongUse(f"run id {run!a}: {problem}; the command line cannot address such a run")
 
 
 def check_holder(holder: str) -> None:

@@ -70,7 +70,7 @@ def _put_in_place(partial: Path, path: Path) -> None:
 
 def _exists_error(path: Path) -> WrongUse:
     return WrongUse(
-        f"{path}: exists and is not overwritten: choose another name, or use --force if the command has it"
+        f"{path}: exists and is not overwritten: choose another name (some commands have --force)"
     )
 
 
