@@ -91,7 +91,7 @@ any_say: Callable[..., Any] = say
         pytest.param(lambda: scripted(None), "script: .* got None", id="no script"),
         pytest.param(lambda: any_say(3), "say: expected text, got 3", id="an answer of a number"),
         pytest.param(lambda: any_calls("look"), r"calls\[0\]: expected a tool's name and its arguments", id="a call without arguments"),
-        pytest.param(lambda: any_calls(("look", {"path": {1}})), r"calls\[0\]: expected arguments of look that JSON", id="arguments that are no JSON"),
+        pytest.param(lambda: any_calls(("look", {"path": {1}})), r"calls\[0\]: expected arguments of look that can be serialized", id="arguments that are no JSON"),
         pytest.param(lambda: agent().run_sync(cast("str", 3)), "task: expected text, got 3", id="a number as a task"),
         pytest.param(lambda: agent().start(cast("str", None)), "task: expected text, got None", id="no task"),
         pytest.param(lambda: agent().start("x", messages=cast("Any", "y")), "messages: expected a list", id="a text as messages"),

@@ -199,7 +199,7 @@ def test_no_fork_before_the_words_of_a_refusal() -> None:
     """A fork between an answer and the refusal of its call would never get the call's result."""
     state, _ = _asked({}, (1,))
     fork = RunForked(at=4, run="f", rules=RULES, parent="r", parent_seq=state.seq, parent_hash="")
-    with pytest.raises(WrongUse, match="refused c2"):
+    with pytest.raises(WrongUse, match="refused call c2"):
         forked(state, fork, "", SALT)
     with pytest.raises(UnexpectedEvent, match="no result yet"):
         fold([fork], state)

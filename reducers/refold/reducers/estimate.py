@@ -34,9 +34,7 @@ class MissingTokenizer(Inconclusive):
         self.estimator = estimator
 
     def __str__(self) -> str:
-        return (
-            f"the policy weighs texts by {self.estimator}, and its tokenizer is not installed here: {WAY_OUT}"
-        )
+        return f"the policy estimates tokens with {self.estimator}, and its tokenizer is not installed here: {WAY_OUT}"
 
 
 class _Tokenizer(Protocol):

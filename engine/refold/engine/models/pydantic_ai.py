@@ -178,7 +178,7 @@ def _endpoint(
     own = ", ".join(f"{vendor}:" for vendor in sorted(VENDORS))
     if not colon or not prefix or not model.strip():
         raise WrongUse(
-            f"model {name!r}: expected vendor:model; known are {own} and all providers of pydantic-ai"
+            f"model {name!r}: expected provider:model; known are {own} and all providers of pydantic-ai"
         )
     if prefix in VENDORS:
         return vendor_endpoint(name, base_url, api_key, timeout, http_client)

@@ -82,7 +82,9 @@ def names(path: str) -> tuple[str, ...]:
         path = path.replace("\\", "/")
     if path.startswith("/"):
         relative = shown(path.lstrip("/")) or "."
-        raise FileError(f"{shown(path)}: absolute paths are not allowed; relative to the root, that is {relative}")
+        raise FileError(
+            f"{shown(path)}: absolute paths are not allowed; relative to the root, that is {relative}"
+        )
     for name in path.split("/"):
         if name == "..":
             if not walked:

@@ -188,7 +188,7 @@ _NANO = frozenset(("elapsed", "spent_usd", "downtime", "retry_wait", "person_wai
 _NUMBERS: dict[str, tuple[str, Callable[[RunState], int]]] = {
     "seq": ("the number of the event", lambda state: state.seq),
     "elapsed": ("seconds since the log began", lambda state: state.fact_at - state.lineage.at),
-    "steps": ("steps, without those given back", lambda state: state.spent.steps),
+    "steps": ("steps, without exempted ones", lambda state: state.spent.steps),
     "requests": ("requests, including repeated attempts", lambda state: state.spent.requests),
     "calls": ("calls that the model requested", lambda state: state.spent.calls),
     "spent_usd": ("US dollars, known prices only", lambda state: state.spent.cost_nanousd),

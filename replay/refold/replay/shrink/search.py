@@ -96,7 +96,7 @@ class ShowsNothing(WrongUse):
 
     def __str__(self) -> str:
         return (
-            f"run {self.run} does not show it after its decisions are derived again: nothing can be shrunk. "
+            f"run {self.run} does not meet the condition when its decisions are derived again, so it cannot be shrunk. "
             "Check with `refold bisect` or `refold audit`"
         )
 
