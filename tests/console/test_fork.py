@@ -239,7 +239,7 @@ def test_shrinking_from_a_shell(refold: Refold, store: Path, finished: str, tmp_
         pytest.param([], "expected one of --when", id="nothing to show"),
         pytest.param(["--when", "steps > 1", "--audit-differs"], "expected one of", id="two things to show"),
         pytest.param(["--when", "steps >"], "expected a value", id="no question"),
-        pytest.param(["--when", "steps > 99"], "does not show it", id="what it does not show"),
+        pytest.param(["--when", "steps > 99"], "does not meet the condition", id="what it does not show"),
         pytest.param(["--audit-differs"], "no difference to reproduce", id="no difference"),
         pytest.param(["--check", "no-such-program-at-all"], "cannot be run", id="no program"),
         pytest.param(["--check", ""], "expected a command", id="no command"),
