@@ -7,14 +7,19 @@ read as permission rules read them. A tool, program or command whose changes are
 import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum, unique
-from typing import cast
 
 import msgspec
 
 from refold.reducers import events as ev
 from refold.reducers.approvals import HARMLESS, fits
 from refold.reducers.patterns import values_at
-from refold.reducers.permissions.conditions import COMMAND_FIELDS, HOST_FIELDS, PATH_FIELDS
+from refold.reducers.permissions.conditions import (
+    COMMAND_FIELDS,
+    HOST_FIELDS,
+    PATH_FIELDS,
+    texts_in,
+    words_of,
+)
 from refold.reducers.permissions.hosts import host_of
 from refold.reducers.permissions.shell import Script, read_script, read_words
 from refold.reducers.vocabulary import Replay
@@ -178,15 +183,13 @@ def _scripts(arguments: str, field: str) -> Iterator[Script]:
     for value in values_at(arguments, field.split(".")) or ():
         if isinstance(value, str):
             yield read_script(value)
-        elif isinstance(value, list) and all(isinstance(each, str) for each in value):
-            yield read_words(tuple(cast("list[str]", value)))
+        elif (words := words_of(value)) is not None:
+            yield read_words(words)
 
 
 def _texts(arguments: str, fields: Sequence[str]) -> Iterator[str]:
     for field in fields:
-        for value in values_at(arguments, field.split(".")) or ():
-            listed = value if isinstance(value, list) else [value]
-            yield from (each for each in listed if isinstance(each, str))
+        yield from texts_in(values_at(arguments, field.split(".")) or ())
 
 
 def _of_script(script: Script) -> Iterator[Found]:

@@ -129,7 +129,7 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
         """Judge new calls, and apply a user's answer, or its timeout, to open ones."""
         match event:
             case ev.RunStarted(labels=labels) | ev.RunForked(labels=labels):
-                cwd, home = (labels.get(name, getattr(own.folders, name)) for name in ("cwd", "home"))
+                cwd, home = labels.get("cwd", own.folders.cwd), labels.get("home", own.folders.home)
                 return replace(own, folders=Folders(cwd, home)) if labels else own
             case ev.ModelResponded(calls=calls, content=ev.Answer(arguments=texts)) if calls or own.decisions:
                 made = zip(calls, texts, strict=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from refold.reducers.errors import PolicyError, brief, shown
+from refold.reducers.permissions.conditions import words_of
 from refold.reducers.permissions.dialect import Converted, Note, name_rule
 from refold.reducers.permissions.rules import Effect, PermissionRule
 
@@ -88,8 +89,8 @@ def _prefix(where: str, pattern: object) -> tuple[str | tuple[str, ...], ...]:
     for word in words:
         if isinstance(word, str) and word:
             made.append(word)
-        elif isinstance(word, list) and word and all(isinstance(each, str) and each for each in word):
-            made.append(tuple(cast("list[str]", word)))
+        elif (choices := words_of(word)) and all(choices):
+            made.append(choices)
         else:
             made.clear()
             break
@@ -110,8 +111,6 @@ def _examples(where: str, key: str, examples: object) -> tuple[str, ...]:
         raise PolicyError(where, f"{key}: expected a list of commands, got {shown(examples)}")
     lines: list[str] = []
     for example in cast("list[object]", examples):
-        if isinstance(example, list) and all(isinstance(word, str) for word in example):
-            lines.append(shlex.join(cast("list[str]", example)))
-        else:
-            lines.append(_text(where, key, example))
+        words = words_of(example)
+        lines.append(_text(where, key, example) if words is None else shlex.join(words))
     return tuple(lines)

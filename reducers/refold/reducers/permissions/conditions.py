@@ -199,20 +199,31 @@ def _scripts(call: ToolCall, field: str | None) -> list[Script]:
     return [script for value in values if (script := _script(value)) is not None]
 
 
-def _script(value: Any) -> Script | None:
+def _script(value: object) -> Script | None:
     if isinstance(value, str):
         return read_script(value)
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return read_words(tuple(cast("list[str]", value)))
-    return None
+    words = words_of(value)
+    return None if words is None else read_words(words)
+
+
+def words_of(value: object) -> tuple[str, ...] | None:
+    """Return a list of texts as a tuple; None for any other value."""
+    listed = cast("list[object]", value) if isinstance(value, list) else None
+    words = [each for each in listed or () if isinstance(each, str)]
+    return tuple(words) if listed is not None and len(words) == len(listed) else None
+
+
+def texts_in(values: Iterable[object]) -> list[str]:
+    """Return the texts among values, and in lists among them."""
+    flat: list[object] = []
+    for value in values:
+        flat += cast("list[object]", value) if isinstance(value, list) else [value]
+    return [value for value in flat if isinstance(value, str)]
 
 
 def _texts(call: ToolCall, field: str | None, usual: Iterable[str]) -> list[str] | None:
     values = _values(call, field, usual)
-    if values is None:
-        return None
-    flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
-    return [value for value in flat if isinstance(value, str)]
+    return None if values is None else texts_in(values)
 
 
 def _path_holds(rule: Conditions, globs: Sequence[str], call: ToolCall, *, permits: bool) -> bool | None:

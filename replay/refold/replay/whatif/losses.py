@@ -28,6 +28,7 @@ from refold.reducers.guards.protocol import reading_of
 from refold.reducers.limits import TimeLimit, measure_of, name_of
 from refold.reducers.named_tools import describe_unclassified, find_unclassifying_gate
 from refold.reducers.patterns import list_search_texts, occurs, problem_of, rule
+from refold.reducers.permissions.rules import PermissionVerdict
 from refold.reducers.policy import Policy, text_of
 from refold.reducers.source_marks import (
     CALL_UNREAD,
@@ -375,14 +376,14 @@ class UnjudgedCalls:
 
     def _judge_permissions(self, seq: int, fact: ev.ModelResponded) -> None:
         """Report calls that permission rules of the other policy alone cannot judge."""
-        recorded = [watch.guard for watch in self._near.recorded.state.guards]
+        recorded: list[object] = [watch.guard for watch in self._near.recorded.state.guards]
         for watch in self._near.derived.state.guards:
-            if not isinstance(watch.guard, Permissions) or watch.guard in recorded:
+            if not isinstance(guard := watch.guard, Permissions) or guard in recorded:
                 continue
             for call in fact.calls:
-                decision = watch.own.decisions.get(call.id)
+                decision: PermissionVerdict | None = watch.own.decisions.get(call.id)
                 if decision and decision.effect == "unknown" and decision.rule is not None:
-                    rule = watch.guard.rules[decision.rule].label
+                    rule = guard.rules[decision.rule].label
                     why = f"{watch.name}: the rule {rule} cannot judge call {call.id}: {decision.why}"
                     self._doubt(Uncertainty(seq, why, "rests", self._near.derived.state))
 
