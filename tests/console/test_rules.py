@@ -181,6 +181,21 @@ def test_one_file_that_cannot_be_read(refold: Refold, store: Path, settings: Pat
         assert (4, True) == (found.code, "bad.jsonl" in found.err)
 
 
+def test_rows_that_cannot_be_read_may_hold_calls(
+    refold: Refold, store: Path, settings: Path, sessions: Path
+) -> None:
+    """A refused call may be in a row that was lost, so that no rule is hit is no evidence."""
+    file = sessions / "session.jsonl"
+    first, pushes, result = file.read_text(encoding="utf-8").splitlines()
+    harmless = pushes.replace("cd x && git push", "git status").replace("a1", "a0").replace("m1", "m0")
+    file.write_text("\n".join([first, harmless, pushes[:150], result]), encoding="utf-8")
+    for verb in ("whatif", "rules"):
+        found = refold(verb, sessions, "--policy", f"claude:{settings}", "--store", store)
+        assert (125, True) == (found.code, "a line is not JSON (not_json)" in found.out), found.out
+    touched = refold("touched", "@last", "--store", store)
+    assert (125, True) == (touched.code, "a line is not JSON (not_json)" in touched.out), touched.out
+
+
 @pytest.mark.parametrize("rule", ["bash(git push *)", "Read(x)"])
 def test_rules_about_no_tool_of_the_runs(refold: Refold, store: Path, settings: Path, rule: str) -> None:
     """Rules that fit no tool find nothing, which is no agreement."""

@@ -10,6 +10,7 @@ from refold.console import addresses, locations
 from refold.console.locations import StorePlace
 from refold.console.options import argument, option
 from refold.console.screen import Column, Screen
+from refold.reducers.errors import Inconclusive
 from refold.replay import figures
 from refold.replay.changes import DESTRUCTIVE, Change, ChangeLog, Outcome
 from refold.replay.command_effects import ChangeKind
@@ -33,18 +34,18 @@ async def touched_command(
     """List files written and deleted, hosts reached, packages installed and branches pushed by a run.
 
     Taken from the arguments of its calls, and from the commands in their shell scripts. Commands that cannot
-    be read, and tools and programs whose changes are not known, are listed as `unread`. RESULT is the call's:
-    a script may have run only some of its commands.
+    be read, and tools and programs whose changes are not known, are listed as `unread`; a `gap` is where data
+    of a transcript may be missing. RESULT is the call's: a script may have run only some of its commands.
 
-    Exit code 1 if something was changed, 125 if nothing was but some commands cannot be read, else 0.
+    Exit code 1 if something was changed, 125 if nothing was but something is unread or missing, else 0.
     """
     async with locations.reading(place) as store:
         name, upto = await addresses.place_of(store, run)
         changes = await run_follower(ChangeLog(), store, name, upto)
     shown = [each for each in changes if every or each.outcome is not Outcome.REFUSED]
     screen.result(TouchedReport(run=name, changes=shown), lambda: _tell(screen, name, shown))
-    read = [each for each in shown if each.kind is not ChangeKind.UNREAD]
-    return 1 if read else 125 if shown else 0
+    known = any(each.kind.is_known for each in shown)
+    return 1 if known else Inconclusive.exit_code if shown else 0
 
 
 _COLUMNS = (
@@ -62,6 +63,7 @@ _NOUNS = {
     ChangeKind.INSTALLED: "installation",
     ChangeKind.REACHED: "host",
     ChangeKind.UNREAD: "unread command",
+    ChangeKind.GAP: "gap",
 }
 
 

@@ -41,6 +41,7 @@ class RulesReport(msgspec.Struct, frozen=True, kw_only=True):
     rules: list[ListedRule]
     unruled: int
     unknown: dict[str, int]
+    incomplete: dict[str, int]
     erased: int
     unread: int
     stopped: int
@@ -65,23 +66,24 @@ def rules_command(
 
     Example: refold rules ~/.claude/projects --policy claude:$HOME/.claude/settings.json
 
-    Exit code 1 if a recorded call would have been refused; 125 if none would, but some cannot be judged or no
-    rule is about a tool of these runs; 3 if a log is damaged, 4 if some could not be read. With -o json: one
-    document.
+    Exit code 1 if a recorded call would have been refused; 125 if none would, but some cannot be judged,
+    calls may be missing from the record, or no rule is about a tool of these runs; 3 if a log is damaged, 4
+    if some could not be read. With -o json: one document.
     """
     guard, notes = _load(policy)
     trouble = Problems()
-    unread = 0
+    imported = 0
     if any(map(is_path, runs)):
         from refold.console.imports import import_runs
 
-        runs, unread = import_runs(place, runs)
+        runs, imported = import_runs(place, runs)
     found = at_once(_count(place, runs, guard, trouble, everything=everything))
     report = _report(str(policy), guard, found, notes)
     screen.result(report, lambda: _tell(screen, report))
     unfit = found.calls > 0 and not any(hits.seen for hits in found.rules.values())
-    judged = 1 if found.stopped else 125 if found.unknown or found.erased or unfit else 0
-    return trouble.code or (ExternalFailure.exit_code if unread > 1 else judged)
+    unsure = found.unknown or found.incomplete or found.erased or unfit
+    judged = 1 if found.stopped else Inconclusive.exit_code if unsure else 0
+    return trouble.code or (ExternalFailure.exit_code if imported > 1 else judged)
 
 
 def _load(path: Path) -> tuple[Permissions, tuple[Note, ...]]:
@@ -120,6 +122,7 @@ def _report(policy: str, guard: Permissions, found: PermissionHits, notes: tuple
         rules=[_listed(rule, found.rules.get(place, RuleHits())) for place, rule in enumerate(guard.rules)],
         unruled=found.unruled,
         unknown=found.unknown,
+        incomplete=found.incomplete,
         erased=found.erased,
         unread=found.unread,
         stopped=found.stopped,
@@ -167,21 +170,16 @@ def _summary(report: RulesReport) -> Iterator[tuple[str, str]]:
     later = sum(each.hits.later for each in report.rules if each.effect == "refuse")
     refused = sum(each.hits.calls for each in report.rules if each.effect == "refuse")
     asked = sum(each.hits.calls for each in report.rules if each.effect == "ask")
-    yield (
-        "refused",
-        f"{figures.quantity(refused, 'call')} in {figures.quantity(report.stopped, 'run')}"
-        if refused
-        else "none",
-    )
+    where = f"{figures.quantity(refused, 'call')} in {figures.quantity(report.stopped, 'run')}"
+    yield "refused", where if refused else "none"
     if later:
-        yield (
-            "",
-            f"{later:,} after a refused call of the same run: not evidence",
-        )
+        yield "", f"{later:,} after a refused call of the same run: not evidence"
     yield "asked", figures.quantity(asked, "call") if asked else ""
     yield "no rule", figures.quantity(report.unruled, "call") if report.unruled else ""
     for why, count in sorted(report.unknown.items(), key=lambda item: (-item[1], item[0])):
         yield "unknown", f"{figures.quantity(count, 'call')}: {why}"
+    for why, count in sorted(report.incomplete.items(), key=lambda item: (-item[1], item[0])):
+        yield "incomplete", f"{figures.quantity(count, 'run')}: {why}"
     yield "erased", figures.quantity(report.erased, "call") if report.erased else ""
     yield "not read", f"{figures.quantity(report.unread, 'run')}: not counted above" if report.unread else ""
     for each in report.rules:

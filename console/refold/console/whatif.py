@@ -68,11 +68,11 @@ def whatif_command(
     check_choice(runs, everything=everything)
     note_rules(others.policy)
     question = WhatIfQuestion(others)  # report an invalid policy once, before any run
-    unread = 0
+    imported = 0
     if any(map(is_path, runs)):
         from refold.console.imports import import_runs
 
-        runs, unread = import_runs(place, runs)
+        runs, imported = import_runs(place, runs)
     work, damage = at_once(_work(place, runs))
     question.states = sum(len(shard.runs) for shard in work) == 1
     table = WhatIfTable(screen, question, every=every)
@@ -91,7 +91,7 @@ def whatif_command(
     table.finish()
     if damage is not None:
         raise damage
-    return worst([*table.codes, *([ExternalFailure.exit_code] if unread > 1 else [])])
+    return worst([*table.codes, *([ExternalFailure.exit_code] if imported > 1 else [])])
 
 
 async def _work(place: StorePlace, typed: Sequence[str]) -> tuple[list[Shard], Damaged | None]:

@@ -26,6 +26,7 @@ from refold.reducers.vocabulary import Replay
 from refold.replay import known
 from refold.replay.command_effects import ChangeKind, effects_of, join_words
 from refold.replay.reader import Follower, Step
+from refold.replay.source_words import describe_loss, is_lost
 
 DESTRUCTIVE = frozenset({ChangeKind.DELETED, ChangeKind.PUSHED, ChangeKind.DISCARDED})
 
@@ -43,7 +44,8 @@ class Outcome(StrEnum):
 class Change(msgspec.Struct, kw_only=True):
     """A change by the call `call`, requested at event `seq`. `target` is a path, host, package or branch.
 
-    `command` is the command that does it, "" for a tool of its own. `why`: why a command is unread.
+    `command` is the command that does it, "" for a tool of its own. `why`: why a command is unread, or
+    what is missing in a gap, which has no call and no tool.
     """
 
     kind: ChangeKind
@@ -85,6 +87,8 @@ class ChangeLog(Follower[list[Change]]):
                 self._settle(call_id, _outcome(event))
             case ev.CallRefused(call=call_id):
                 self._settle(call_id, Outcome.REFUSED)
+            case ev.Diagnosed(code=code) if is_lost(event):
+                self._add_gap(step.stored.seq, event.at, describe_loss(code))
             case _:
                 pass
 
@@ -106,6 +110,9 @@ class ChangeLog(Follower[list[Change]]):
         ]
         self._found += changes
         self._open[call.id] = changes
+
+    def _add_gap(self, seq: int, at: int, why: str) -> None:
+        self._found.append(Change(kind=ChangeKind.GAP, target="", seq=seq, call="", tool="", at=at, why=why))
 
     def _edit(self, call: str, arguments: str) -> None:
         """Replace the changes of a call that a user edited."""

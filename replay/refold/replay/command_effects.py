@@ -11,7 +11,10 @@ from refold.reducers.permissions.wrappers import Words, base_name
 
 @unique
 class ChangeKind(StrEnum):
-    """What a call does, from the most to the least destructive."""
+    """What a call does, from the most to the least destructive, and where that is not known.
+
+    `UNREAD`: a command that cannot be read. `GAP`: data of the source may be missing, with calls in it.
+    """
 
     DELETED = "deleted"
     PUSHED = "pushed"
@@ -20,6 +23,12 @@ class ChangeKind(StrEnum):
     INSTALLED = "installed"
     REACHED = "reached"
     UNREAD = "unread"
+    GAP = "gap"
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether it is a change, and not a place where changes may be missing."""
+        return self not in (ChangeKind.UNREAD, ChangeKind.GAP)
 
 
 Effects = Iterator[tuple[ChangeKind, str]]

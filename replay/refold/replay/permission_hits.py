@@ -15,6 +15,7 @@ from refold.reducers.permissions.conditions import ToolCall
 from refold.reducers.permissions.rules import matching_rules
 from refold.replay import known
 from refold.replay.reader import Follower, Step
+from refold.replay.source_words import describe_loss, is_lost
 
 
 class RuleHits(msgspec.Struct, kw_only=True):
@@ -42,8 +43,9 @@ class RuleHits(msgspec.Struct, kw_only=True):
 class PermissionHits(msgspec.Struct, kw_only=True):
     """What a list of rules decides over runs. `rules` by index; `unruled` are calls that no rule matches.
 
-    `unknown` has the number of calls that the rules cannot judge, by reason. `erased` calls have no arguments
-    any more; `unread` runs could not be read. `stopped` runs have a refused call.
+    `unknown` has the number of calls that the rules cannot judge, by reason. `incomplete` has the number of
+    runs whose source may have more calls, by reason. `erased` calls have no arguments any more; `unread` runs
+    could not be read. `stopped` runs have a refused call.
     """
 
     runs: int = 0
@@ -51,6 +53,7 @@ class PermissionHits(msgspec.Struct, kw_only=True):
     rules: dict[int, RuleHits] = {}
     unruled: int = 0
     unknown: dict[str, int] = {}
+    incomplete: dict[str, int] = {}
     erased: int = 0
     unread: int = 0
     stopped: int = 0
@@ -81,6 +84,8 @@ class HitCounter(Follower[PermissionHits]):
                 self._settle(self._open.pop(call), event)
             case ev.CallRefused(call=call) if call in self._open:
                 self._open.pop(call).refused += 1
+            case ev.Diagnosed(code=code) if is_lost(event):
+                self._found.incomplete[describe_loss(code)] = 1
             case _:
                 pass
 
@@ -134,6 +139,7 @@ def merge_hits(parts: Iterable[PermissionHits]) -> PermissionHits:
         for name in ("runs", "calls", "unruled", "erased", "unread", "stopped"):
             setattr(total, name, getattr(total, name) + getattr(part, name))
         _add_counts(total.unknown, part.unknown)
+        _add_counts(total.incomplete, part.incomplete)
         for place, hits in part.rules.items():
             _add(total.rules.setdefault(place, RuleHits()), hits)
     return total

@@ -64,9 +64,9 @@ def occurrences(text: str, piece: str) -> int:
 
 def _absent(text: str, old: str) -> str:
     if "\r\n" in text and "\r\n" not in old and old.replace("\n", "\r\n") in text:
-        return "the old text does not occur as it is: lines of this file end in \\r\\n, so write \\r\\n in old and new"
+        return "the old text does not occur: lines of this file end in \\r\\n, so write \\r\\n in old and new"
     if old.strip() and old.strip() in text:
-        return "the old text does not occur as it is, only with other space around it; copy it exactly"
+        return "the old text occurs only with other space around it; copy it exactly"
     return "the old text does not occur; read the file and copy the text exactly, spaces and line ends too"
 
 
@@ -99,7 +99,7 @@ def page(file: BinaryIO, name: str, offset: int, limit: int, size: int) -> str:
     if not lines.seen:
         return "[the file is empty]"
     if offset > lines.seen:
-        where = "the file" if lines.whole else f"the first {MAX_SCAN} bytes, which is as far as can be read,"
+        where = "the file" if lines.whole else f"the first {MAX_SCAN} bytes, the most that is read,"
         raise FileError(f"{name}: {where} has {lines.seen} lines, so offset {offset} is beyond its end")
     if b"\0" in lines.data:
         raise FileError(f"{name}: is binary from line {offset} on, not text, and cannot be shown")
@@ -257,7 +257,7 @@ def _writers(root: Root) -> list[Tool]:
 
         Args:
             path: file to edit, relative to the root
-            old: the text to replace, exactly as it stands in the file
+            old: the text to replace, copied exactly from the file
             new: the text to put there
         """
         with writing, root.parent(path) as (directory, name):
@@ -325,7 +325,7 @@ def write_todos(items: Annotated[list[Todo], Meta(max_length=100)]) -> str:
     if not items:
         return "The to-do list is empty."
     done = sum(item.status == "done" for item in items)
-    # One line an item, whatever is in its text.
+    # One line for each item, also if its text has several.
     lines = [
         f"{number}. {_MARKS[item.status]} {' '.join(item.text.split())}"
         for number, item in enumerate(items, 1)

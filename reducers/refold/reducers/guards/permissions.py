@@ -194,22 +194,12 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
             )
         if decision.rule is None:
             return replace(verdict, code="permission", text="refused:permission_unruled", measured={})
-        rule, measured = self.rules[decision.rule], {"rule": decision.rule}
+        rule, text = self.rules[decision.rule], "refused:permission"
+        values = {"rule": rule.label}
         if rule.say:
-            return replace(
-                verdict,
-                code="permission",
-                text="refused:permission_said",
-                values={"say": rule.say},
-                measured=measured,
-            )
-        return replace(
-            verdict,
-            code="permission",
-            text="refused:permission",
-            values={"rule": rule.label},
-            measured=measured,
-        )
+            text, values = "refused:permission_said", {"say": rule.say}
+        measured = {"rule": decision.rule}
+        return replace(verdict, code="permission", text=text, values=values, measured=measured)
 
     @property
     def _approval(self) -> Approval:
