@@ -1,6 +1,7 @@
 """`refold rules`: permission rules over recorded calls."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from enum import StrEnum, unique
 from pathlib import Path
 from typing import Annotated
 
@@ -11,41 +12,60 @@ from refold.console.addresses import Problems, choose_runs, is_path, without_gro
 from refold.console.locations import StorePlace, at_once
 from refold.console.options import Everything, option, words
 from refold.console.processes import progress
-from refold.console.screen import Column, Screen
-from refold.engine.compatibility import installed_guards
-from refold.engine.permission_files import dialect_of, read_permissions
-from refold.engine.policy_files import load_policy
+from refold.console.rule_lists import AUTO, SessionSettings, UnknownSettings, load_rules
+from refold.console.rules_formats import render_markdown, render_sarif
+from refold.console.rules_reports import ComparisonReport, RulesReport, report_comparison, report_hits
+from refold.console.rules_text import tell_comparison, tell_rules
+from refold.console.screen import Screen, worst
 from refold.reducers.errors import ExternalFailure, Inconclusive, RefoldError, WrongUse
-from refold.reducers.guards.permissions import Permissions
-from refold.reducers.permissions.dialect import Note
-from refold.reducers.permissions.rules import PermissionRule
-from refold.replay import figures
-from refold.replay.permission_hits import HitCounter, PermissionHits, RuleHits, merge_hits
+from refold.replay.permissions.calls import CallJudge, Choice, JudgedRun, RuleList
+from refold.replay.permissions.comparison import PermissionComparison, list_edits
+from refold.replay.permissions.hits import PermissionHits
+from refold.replay.permissions.proposals import propose_rules
 from refold.replay.reader import run_follower
 
 
-class ListedRule(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule, and what it decides, as JSON."""
+@unique
+class RulesFormat(StrEnum):
+    """The format of a report: for a terminal, a pull request, or a code scanner."""
 
-    rule: str
-    effect: str
-    hits: RuleHits
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    SARIF = "sarif"
 
 
-class RulesReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rules decide over runs, as JSON."""
+@unique
+class FailOn(StrEnum):
+    """Which changes make a comparison fail with exit code 1."""
 
-    policy: str
-    runs: int
-    calls: int
-    rules: list[ListedRule]
-    unruled: int
-    unknown: dict[str, int]
-    incomplete: dict[str, int]
-    erased: int
-    unread: int
-    stopped: int
-    notes: list[str]
+    WIDENING = "widening"
+    ANY = "any"
+    INCONCLUSIVE = "inconclusive"
+    NONE = "none"
+
+
+class RulesOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is compared, and the form of the report."""
+
+    against: Annotated[
+        Path | None, option("--against", "The rules so far: report what --policy changes for recorded calls.")
+    ] = None
+    base: Annotated[
+        str | None, option("--base", "A git revision: compare --policy with the file as it is there.")
+    ] = None
+    fail_on: Annotated[
+        FailOn, option("--fail-on", "Which changes end with exit code 1, in a comparison.")
+    ] = FailOn.WIDENING
+    allow_widening: Annotated[
+        str, option("--allow-widening", "The reason why widening is accepted; the report records it.")
+    ] = ""
+    propose: Annotated[
+        bool, option("--propose", "Propose the smallest list of permissions for the calls that succeeded.")
+    ] = False
+    format: Annotated[RulesFormat, option("--format", "The format of the report.")] = RulesFormat.TEXT
+    show_args: Annotated[
+        bool, option("--show-args", "Show values of arguments also in markdown and sarif.")
+    ] = False
 
 
 def rules_command(
@@ -57,139 +77,144 @@ def rules_command(
         Path,
         option("--policy", "Policy file with a guard 'permissions', or rules of an agent, as claude:PATH."),
     ],
+    options: RulesOptions,
     everything: Everything = False,
 ) -> int:
-    """Count which permission rule decides each recorded call, in the runs that are named or in all.
+    """Count which permission rule decides each recorded call, in the runs that are named or in all; or report
+    what a change of the rules changes for these calls.
 
     A call after the first refused one of its run is not evidence: with the refusal, the agent might have done
     something else. `refold whatif --policy` runs a policy over whole runs.
 
     Example: refold rules ~/.claude/projects --policy claude:$HOME/.claude/settings.json
 
-    Exit code 1 if a recorded call would have been refused; 125 if none would, but some cannot be judged,
-    calls may be missing from the record, or no rule is about a tool of these runs; 3 if a log is damaged, 4
-    if some could not be read. With -o json: one document.
+    Exit code 1 if a recorded call would have been refused; with --against or --base, if a call is less
+    restricted than before (see --fail-on). 125 if neither is so, but some calls cannot be judged, calls may
+    be missing from the record, or no rule is about a tool of these runs; 3 if a log is damaged, 4 if some
+    could not be read. With -o json: one document.
     """
-    guard, notes = _load(policy)
+    _check_options(policy, options)
+    lists = _load_lists(policy, options)
     trouble = Problems()
     imported = 0
     if any(map(is_path, runs)):
         from refold.console.imports import import_runs
 
         runs, imported = import_runs(place, runs)
-    found = at_once(_count(place, runs, guard, trouble, everything=everything))
-    report = _report(str(policy), guard, found, notes)
-    screen.result(report, lambda: _tell(screen, report))
-    unfit = found.calls > 0 and not any(hits.seen for hits in found.rules.values())
-    unsure = found.unknown or found.incomplete or found.erased or unfit
-    judged = 1 if found.stopped else Inconclusive.exit_code if unsure else 0
-    return trouble.code or (ExternalFailure.exit_code if imported > 1 else judged)
+    choose: Choice = (lambda _: lists) if lists else SessionSettings()
+    counts = _Comparison(lists, options) if len(lists) == 2 else _Hits(str(policy), lists, options)
+    at_once(_judge(place, runs, choose, counts, trouble, everything=everything))
+    code = counts.show(screen)
+    return worst((trouble.code, ExternalFailure.exit_code if imported > 1 else code))
 
 
-def _load(path: Path) -> tuple[Permissions, tuple[Note, ...]]:
-    registry = installed_guards()
-    policy, _ = load_policy(path, registry, {})
-    configs = [config for config in policy.guards if config["guard"] == Permissions.kind]
-    if len(configs) != 1:
-        raise WrongUse(f"{path}: expected one guard 'permissions', got {len(configs)}")
-    notes = read_permissions(path)[1] if dialect_of(path) else ()
-    return msgspec.convert(configs[0], Permissions), notes
+def _check_options(policy: Path, options: RulesOptions) -> None:
+    compares = options.against is not None or options.base is not None
+    if options.against is not None and options.base is not None:
+        raise WrongUse("--against and --base exclude each other: both name the rules so far")
+    if compares and str(policy) == AUTO:
+        raise WrongUse(f"{AUTO} reads other files for each session: name a file to compare")
+    if compares and options.propose:
+        raise WrongUse("--propose is not for comparisons: leave out --against and --base")
+    if not compares and (options.fail_on is not FailOn.WIDENING or options.allow_widening):
+        raise WrongUse("--fail-on and --allow-widening need --against or --base")
 
 
-async def _count(
-    place: StorePlace, runs: Sequence[str], guard: Permissions, trouble: Problems, *, everything: bool
-) -> PermissionHits:
-    parts: list[PermissionHits] = []
+def _load_lists(policy: Path, options: RulesOptions) -> tuple[RuleList, ...]:
+    """Return the rules so far, if any, and the rules; nothing if they depend on the session."""
+    if str(policy) == AUTO:
+        return ()
+    new = load_rules(policy)
+    if options.base is not None:
+        return load_rules(policy, options.base), new
+    return (new,) if options.against is None else (load_rules(options.against), new)
+
+
+class _Hits:
+    """Counts what one list of rules decides, and reports it."""
+
+    def __init__(self, name: str, lists: Sequence[RuleList], options: RulesOptions) -> None:
+        self._name, self._options = name, options
+        self._lists = dict.fromkeys(lists)
+        self._runs: list[JudgedRun] = []
+        self.found = PermissionHits()
+
+    def add(self, run: JudgedRun) -> None:
+        """Count the calls of a run."""
+        self._lists.update(dict.fromkeys(run.lists))
+        self.found.add(run)
+        if self._options.propose:
+            self._runs.append(run)
+
+    def show(self, screen: Screen) -> int:
+        """Write the report and return the exit code."""
+        lists = list(self._lists)
+        proposal = propose_rules(self._runs) if self._options.propose else None
+        report = report_hits(self._name, lists, self.found, proposal)
+        _write(screen, report, self._options, lambda: tell_rules(screen, report))
+        return 1 if report.refused_runs else Inconclusive.exit_code if report.is_unsure else 0
+
+
+class _Comparison:
+    """Compares the decisions of two lists of rules, and reports the changes."""
+
+    def __init__(self, lists: Sequence[RuleList], options: RulesOptions) -> None:
+        self._old, self._new = lists
+        self._options = options
+        self.found = PermissionComparison(edits=tuple(list_edits(self._old, self._new)))
+
+    def add(self, run: JudgedRun) -> None:
+        """Compare the decisions on the calls of a run."""
+        self.found.add(run)
+
+    def show(self, screen: Screen) -> int:
+        """Write the report and return the exit code."""
+        options = self._options
+        report = report_comparison(self._old, self._new, self.found, options.allow_widening)
+        _write(screen, report, options, lambda: tell_comparison(screen, report))
+        if options.fail_on is FailOn.NONE:
+            return 0
+        widens = report.is_widening and not options.allow_widening
+        fails = {
+            FailOn.WIDENING: widens,
+            FailOn.ANY: widens or any(not group.is_widening for group in report.groups),
+            FailOn.INCONCLUSIVE: widens or report.is_inconclusive,
+        }
+        return 1 if fails[options.fail_on] else Inconclusive.exit_code if report.is_inconclusive else 0
+
+
+def _write(
+    screen: Screen, report: RulesReport | ComparisonReport, options: RulesOptions, tell: Callable[[], None]
+) -> None:
+    if screen.json:
+        screen.document(report)
+    elif options.format is RulesFormat.MARKDOWN:
+        screen.text(render_markdown(report, show_args=options.show_args))
+    elif options.format is RulesFormat.SARIF:
+        screen.document(render_sarif(report, show_args=options.show_args))
+    else:
+        tell()
+
+
+async def _judge(
+    place: StorePlace,
+    runs: Sequence[str],
+    choose: Choice,
+    counts: _Hits | _Comparison,
+    trouble: Problems,
+    *,
+    everything: bool,
+) -> None:
     async with locations.reading(place) as store:
         sizes = await choose_runs(store, runs, trouble, everything=everything)
         sizes = sizes if runs else await without_grown(store, sizes)
         with progress("judging", sum(size for _, size in sizes)) as step:
             for run, size in sizes:
                 try:
-                    parts.append(await run_follower(HitCounter(guard), store, run))
+                    counts.add(await run_follower(CallJudge(choose), store, run))
+                except UnknownSettings as error:
+                    counts.found.unread[str(error)] += 1
                 except (RefoldError, Inconclusive) as error:
                     trouble.add(run, error)
-                    parts.append(PermissionHits(unread=1))
+                    counts.found.unread["the log is damaged or from a newer refold"] += 1
                 step(size)
-    return merge_hits(parts)
-
-
-def _report(policy: str, guard: Permissions, found: PermissionHits, notes: tuple[Note, ...]) -> RulesReport:
-    return RulesReport(
-        policy=policy,
-        runs=found.runs,
-        calls=found.calls,
-        rules=[_listed(rule, found.rules.get(place, RuleHits())) for place, rule in enumerate(guard.rules)],
-        unruled=found.unruled,
-        unknown=found.unknown,
-        incomplete=found.incomplete,
-        erased=found.erased,
-        unread=found.unread,
-        stopped=found.stopped,
-        notes=[f"{note.place}: {note.problem}" for note in notes],
-    )
-
-
-def _listed(rule: PermissionRule, hits: RuleHits) -> ListedRule:
-    return ListedRule(rule=rule.label, effect=rule.effect, hits=hits)
-
-
-_COLUMNS = (
-    Column("RULE", elastic=True),
-    Column("EFFECT"),
-    Column("CALLS", right=True),
-    Column("RUNS", right=True),
-    Column("SUCCEEDED", right=True),
-    Column("FAILED", right=True),
-    Column("REFUSED", right=True),
-    Column("FIRST"),
-    Column("LAST"),
-    Column("SAMPLE"),
-)
-
-
-def _tell(screen: Screen, report: RulesReport) -> None:
-    rows = [_row(each) for each in report.rules if each.hits.calls]
-    if rows:
-        screen.table(_COLUMNS, rows)
-        screen.say()
-    screen.heading(
-        f"{report.policy}: {figures.quantity(report.runs, 'run')}, {figures.quantity(report.calls, 'call')}"
-    )
-    screen.pairs([(name, text) for name, text in _summary(report) if text])
-
-
-def _row(each: ListedRule) -> tuple[str, ...]:
-    hits = each.hits
-    numbers = (hits.calls, hits.runs, hits.succeeded, hits.failed, hits.refused)
-    days = (figures.clock(at or 0)[:10] for at in (hits.first, hits.last))
-    return (each.rule, each.effect, *(f"{number:,}" for number in numbers), *days, hits.sample)
-
-
-def _summary(report: RulesReport) -> Iterator[tuple[str, str]]:
-    later = sum(each.hits.later for each in report.rules if each.effect == "refuse")
-    refused = sum(each.hits.calls for each in report.rules if each.effect == "refuse")
-    asked = sum(each.hits.calls for each in report.rules if each.effect == "ask")
-    where = f"{figures.quantity(refused, 'call')} in {figures.quantity(report.stopped, 'run')}"
-    yield "refused", where if refused else "none"
-    if later:
-        yield "", f"{later:,} after a refused call of the same run: not evidence"
-    yield "asked", figures.quantity(asked, "call") if asked else ""
-    yield "no rule", figures.quantity(report.unruled, "call") if report.unruled else ""
-    for why, count in sorted(report.unknown.items(), key=lambda item: (-item[1], item[0])):
-        yield "unknown", f"{figures.quantity(count, 'call')}: {why}"
-    for why, count in sorted(report.incomplete.items(), key=lambda item: (-item[1], item[0])):
-        yield "incomplete", f"{figures.quantity(count, 'run')}: {why}"
-    yield "erased", figures.quantity(report.erased, "call") if report.erased else ""
-    yield "not read", f"{figures.quantity(report.unread, 'run')}: not counted above" if report.unread else ""
-    for each in report.rules:
-        if not each.hits.calls:
-            beside = (
-                f"; it matches {figures.quantity(each.hits.beside, 'call')} that another rule decides"
-                if each.hits.beside
-                else ""
-            )
-            unfit = "" if each.hits.seen or not report.calls else "; no call is of its tools"
-            yield "never hit", f"{each.rule}{beside}{unfit}"
-    for note in report.notes:
-        yield "note", note

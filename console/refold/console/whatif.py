@@ -18,9 +18,9 @@ from refold.console.locations import StorePlace, at_once
 from refold.console.options import Everything, option, words
 from refold.console.processes import Jobs, processes, progress, single_process
 from refold.console.screen import Screen, note, worst
+from refold.console.session_question import ask_question
 from refold.console.whatif_question import (
     OtherPolicies,
-    WhatIfQuestion,
     choose_contexts,
     choose_prices,
     note_rules,
@@ -67,7 +67,7 @@ def whatif_command(
         return at_once(tell_view(screen, place, [] if everything else runs, others))
     check_choice(runs, everything=everything)
     note_rules(others.policy)
-    question = WhatIfQuestion(others)  # report an invalid policy once, before any run
+    question = ask_question(others)  # report an invalid policy once, before any run
     imported = 0
     if any(map(is_path, runs)):
         from refold.console.imports import import_runs

@@ -23,6 +23,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from refold.console.options import Settings, option
+from refold.console.rule_lists import AUTO
 from refold.console.screen import note
 from refold.engine.arguments import BadSyntax
 from refold.engine.compatibility import installed_guards
@@ -58,7 +59,8 @@ def settings_of(typed: Iterable[str]) -> list[Setting]:
 def note_rules(policies: Iterable[Path]) -> None:
     """Print what another agent ignores in its permission rules, and what refold cannot judge."""
     for path in policies:
-        for each in read_permissions(path)[1] if dialect_of(path) else ():
+        reads = dialect_of(path) and str(path) != AUTO
+        for each in read_permissions(path)[1] if reads else ():
             note(f"{each.place}: {each.problem}")
 
 
@@ -162,11 +164,17 @@ def policies_of(asked: OtherPolicies, registry: Registry) -> Mapping[str, AskedP
     }
 
 
+def _needs_session(_: Policy) -> Policy:
+    raise WrongUse(f"{AUTO} finds the settings of each session: it is for whole runs, and stands alone")
+
+
 def _replacement(path: Path, registry: Registry, settings: Sequence[Setting]) -> AskedPolicy:
     """Return a policy that replaces the recorded one.
 
     If its file is based on no preset, it has defaults that its author did not set.
     """
+    if str(path) == AUTO:
+        return AskedPolicy(_needs_session)
     policy = load_policy(path, registry, {}, settings)[0]
     if dialect_of(path):
         return AskedPolicy(add_guards(policy, registry))

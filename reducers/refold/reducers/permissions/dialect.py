@@ -20,13 +20,14 @@ class Note(msgspec.Struct, frozen=True):
 class Converted(msgspec.Struct, frozen=True):
     """The rules of an agent's files in the order in which they apply, and notes.
 
-    `otherwise` is the effect where no rule applies, as far as the files determine it.
+    `otherwise` is the effect where no rule applies; None: a mode of the agent decides, which the files do
+    not have.
     """
 
     rules: tuple[PermissionRule, ...] = ()
     notes: tuple[Note, ...] = ()
     order: Order = "strictest"
-    otherwise: Effect = "permit"
+    otherwise: Effect | None = None
 
 
 _COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)

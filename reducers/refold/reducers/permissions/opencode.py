@@ -46,7 +46,7 @@ def convert_config(layers: Iterable[tuple[str, str]]) -> Converted:
                     notes.append(made)
                 else:
                     rules.append(made)
-    return Converted(tuple(rules), tuple(notes), order="last")
+    return Converted(tuple(rules), tuple(notes), order="last", otherwise="permit")
 
 
 def _convert(name: str, text: str, key: str, value: object) -> Iterator[PermissionRule | Note]:

@@ -32,7 +32,7 @@ Active = Mapping[int, bool | None]
 """Which rules with `after` apply, by index; None: unknown."""
 
 _NOTHING: Active = MappingProxyType({})
-_STRICTNESS: Mapping[str, int] = {"refuse": 3, "unknown": 2, "ask": 1, "permit": 0}
+STRICTNESS: Mapping[str, int] = {"refuse": 3, "unknown": 2, "ask": 1, "permit": 0}
 
 
 class PermissionRule(Conditions, frozen=True, kw_only=True):
@@ -126,7 +126,7 @@ def matching_rules(rules: Sequence[PermissionRule], call: ToolCall) -> frozenset
 
 
 def _strictness(decision: PermissionVerdict) -> tuple[int, bool]:
-    return _STRICTNESS[decision.effect], decision.rule is None
+    return STRICTNESS[decision.effect], decision.rule is None
 
 
 def _decide_part(

@@ -1,0 +1,1 @@
+"""Permission rules over recorded calls: hits, comparisons of two lists of rules, and proposals."""
