@@ -52,11 +52,12 @@ def test_what_each_rule_decides(refold: Refold, store: Path, settings: Path) -> 
     assert code == 1
     hits = {each["rule"].partition(" (")[0]: each["hits"] for each in report["rules"]}
     push, commit, git = hits["Bash(git push *)"], hits["Bash(git commit *)"], hits["Bash(git *)"]
-    assert (2, 1, 2, 1) == (push["calls"], push["runs"], push["succeeded"], push["later"])
+    assert (1, 1, 1, 1) == (push["calls"], push["runs"], push["succeeded"], push["later"])
     assert (1, 1) == (commit["calls"], commit["succeeded"])
-    assert (2, 2, 3) == (git["calls"], git["runs"], git["beside"])
+    assert (2, 2, 3) == (git["calls"], git["runs"], sum(git["decided_by"].values()))
     assert push["sample"].startswith("a@e")
-    assert (2, 7, 2, 1) == (report["runs"], report["calls"], report["unruled"], report["stopped"])
+    assert (2, 7, 2) == (report["runs"], report["calls"], report["later"])
+    assert (1, 1) == (report["unruled"], report["refused_runs"])
     assert 0 == hits["Bash(rm *)"]["calls"]
 
 
@@ -66,9 +67,9 @@ def test_the_table(refold: Refold, store: Path, settings: Path) -> None:
     out = refold("rules", "a", "--policy", f"claude:{settings}", "--store", store).out
     assert "RULE" == out.split()[0]
     assert f"Bash(git push *) ({settings}:4)" in out
-    assert "refused    2 calls in 1 run\n" in out
-    assert "1 after a refused call of the same run: not evidence" in out
-    assert f"never hit  Bash(rm *) ({settings}:6)" in out
+    assert "refused       1 call in 1 run\n" in out
+    assert "not evidence  1 call after a refused call of the run" in out
+    assert f"never hit     Bash(rm *) ({settings}:6)" in out
     assert "Claude Code never applies it; write Edit(src/**)" in out
 
 

@@ -173,6 +173,13 @@ priority = 5
         ("mcp_github_delete_repo", {}, "refuse"),
         ("mcp_github_list", {}, "permit"),
         ("mcp_other_list", {}, "none"),
+        ("run_shell_command", {"command": "git log && git status"}, "permit"),
+        ("run_shell_command", {"command": "(rm -rf x)"}, "refuse"),
+        ("run_shell_command", {"command": "echo $(rm -rf x)"}, "refuse"),
+        ("run_shell_command", {"command": "git log | xargs rm -rf"}, "refuse"),
+        ("run_shell_command", {"command": "rm -rfv x"}, "none"),
+        ("run_shell_command", {"command": "GIT status"}, "none"),
+        ("Write_file", {"file_path": "x"}, "none"),
     ],
 )
 def test_gemini(tool: str, arguments: Mapping[str, object], expected: str) -> None:

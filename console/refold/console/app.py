@@ -69,6 +69,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
             "policy list": ("policy", "List the presets and their variants."),
             "policy show": ("policy", "Print a policy in full."),
             "policy check": ("policy", "Check a policy for errors."),
+            "policy import": ("policy_import", "Convert permission rules of another agent to a policy."),
             "policy schema": ("policy", "Print the JSON Schema of policy files."),
         },
     }

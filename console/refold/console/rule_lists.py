@@ -42,23 +42,28 @@ class UnknownSettings(Inconclusive):
     """The settings of a session cannot be found; the text says why."""
 
 
-def load_rules(address: Path, revision: str = "") -> RuleList:
+def load_rules(address: Path, revision: str | None = None) -> RuleList:
     """Load the rules that an address names, if given as they are at a git revision.
 
     Raises `PolicyFileError`, and `WrongUse` for a policy without one guard `permissions`.
     """
-    name = f"{address} at {revision}" if revision else str(address)
+    name = str(address) if revision is None else f"{address} at {revision}"
     dialect = dialect_of(address)
     if dialect:
         with file_errors(address, "permission rules"):
-            layers = [_read(path, revision) for path in files_of(address)]
-            converted = convert_layers(dialect, layers)
+            converted = convert_rules(address, revision)
         return _converted_list(name, dialect, converted)
     return RuleList(name, _guard_of(address, _load(address, revision)))
 
 
-def _load(path: Path, revision: str) -> Policy:
-    if not revision:
+def convert_rules(address: Path, revision: str | None = None) -> Converted:
+    """Convert the rules of another agent that an address names. Raises `PolicyError`."""
+    layers = [_read(path, revision) for path in files_of(address)]
+    return convert_layers(dialect_of(address), layers)
+
+
+def _load(path: Path, revision: str | None) -> Policy:
+    if revision is None:
         return load_policy(path, installed_guards(), {})[0]
     reader = READERS.get(path.suffix.lower())
     if reader is None:
@@ -70,8 +75,8 @@ def _load(path: Path, revision: str) -> Policy:
         return parse(reader(text), installed_guards())
 
 
-def _read(path: Path, revision: str) -> Layer:
-    if not revision:
+def _read(path: Path, revision: str | None) -> Layer:
+    if revision is None:
         return str(path), decode_layer(path, read_layer(path))
     from refold.engine.git_files import read_at
 
@@ -93,10 +98,10 @@ def _guard_of(path: Path, policy: Policy) -> Permissions:
 
 
 class SettingsFile(NamedTuple):
-    """A settings file as a session had it. `commit`: where it is from, "" for the file as it is now."""
+    """A settings file as a session had it. `commit`: where it is from, None for the file as it is now."""
 
     path: Path
-    commit: str = ""
+    commit: str | None = None
     changed_since: bool = False  # or possibly
 
 

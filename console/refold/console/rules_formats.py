@@ -6,7 +6,7 @@ and arguments may be secret.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any, cast
 
 from refold.console.rules_reports import ComparisonReport, RulesReport
@@ -119,7 +119,7 @@ def describe_arguments(sample: Sample, *, show_args: bool) -> str:
 
 
 def _describe(value: object) -> str:
-    length = f":{len(cast('str', value))}" if isinstance(value, str | list | dict) else ""
+    length = f":{len(value)}" if isinstance(value, Sized) else ""
     return f"<{type(value).__name__}{length}>"
 
 

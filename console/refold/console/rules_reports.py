@@ -62,8 +62,8 @@ class RulesReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_unsure(self) -> bool:
-        """Whether calls could not be judged or may be missing, or no rule is about a tool of these runs."""
-        unfit = self.calls > 0 and not any(each.hits.seen for each in self.rules)
+        """Whether calls could not be judged or may be missing, or no rule is about a tool of any call."""
+        unfit = not any(each.hits.seen for each in self.rules)
         return bool(self.unknown or self.incomplete or self.erased or self.unread or unfit)
 
 

@@ -1,8 +1,8 @@
 """Reports of `refold rules` as text."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from refold.console.policy_import import write_rule
 from refold.console.rules_reports import (
     ComparisonReport,
     ListedRule,
@@ -10,7 +10,6 @@ from refold.console.rules_reports import (
     RulesReport,
 )
 from refold.console.screen import Column, Screen
-from refold.reducers.permissions.rules import PermissionRule
 from refold.replay import figures
 from refold.replay.permissions.calls import CallResult
 from refold.replay.permissions.comparison import ChangeGroup, ChangeKind
@@ -122,19 +121,6 @@ def _tell_proposal(screen: Screen, proposed: ProposedRules) -> None:
         screen.say(f"  - {write_rule(rule)}")
     rows = [("left out", f"{_calls(count)}: {why}") for why, count in proposed.left_out.items()]
     screen.pairs(rows)
-
-
-def write_rule(rule: PermissionRule) -> str:
-    """Return a rule as one line of a policy file in YAML."""
-    parts = [f"effect: {rule.effect}", f"tool: {_write(rule.tool)}"]
-    for key in ("command", "path", "host"):
-        if (value := getattr(rule, key)) is not None:
-            parts.append(f"{key}: {_write(value)}")
-    return f"{{{', '.join(parts)}}}"
-
-
-def _write(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 _CHANGES = (

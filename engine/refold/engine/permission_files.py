@@ -7,22 +7,27 @@ from typing import Any
 import msgspec
 
 from refold.reducers.errors import PolicyError, faults_of
-from refold.reducers.permissions.claude import convert_settings
-from refold.reducers.permissions.codex import convert_rules
+from refold.reducers.permissions import claude, codex, gemini, opencode
 from refold.reducers.permissions.dialect import Converted, Note
-from refold.reducers.permissions.gemini import convert_policies
-from refold.reducers.permissions.opencode import convert_config
 
 Layer = tuple[str, str]
 """The name of a file and its text."""
 
 DIALECTS: Mapping[str, Callable[[Iterable[Layer]], Converted]] = {
-    "claude": convert_settings,
-    "codex": convert_rules,
-    "gemini": convert_policies,
-    "opencode": convert_config,
+    "claude": claude.convert_settings,
+    "codex": codex.convert_rules,
+    "gemini": gemini.convert_policies,
+    "opencode": opencode.convert_config,
 }
 """By the prefix of an address: how the files of an agent are converted."""
+
+VERSIONS: Mapping[str, str] = {
+    "claude": claude.DIALECT,
+    "codex": codex.DIALECT,
+    "gemini": gemini.DIALECT,
+    "opencode": opencode.DIALECT,
+}
+"""By the prefix of an address: the agent and the version whose documentation the conversion follows."""
 
 MAX_BYTES = 1 << 20
 """Maximum size of a file with permission rules."""

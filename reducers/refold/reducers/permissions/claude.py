@@ -15,7 +15,7 @@ from refold.reducers.permissions.dialect import Converted, Note, find_line, name
 from refold.reducers.permissions.paths import glob_problem
 from refold.reducers.permissions.rules import Effect, PermissionRule
 
-DIALECT = "claude 2.1"
+DIALECT = "Claude Code 2.1"
 
 _EFFECTS: Mapping[str, Effect] = {"deny": "refuse", "ask": "ask", "allow": "permit"}
 _RULE = re.compile(r"(?P<tool>[^()]+?)(?:\((?P<spec>.*)\))?", re.DOTALL)

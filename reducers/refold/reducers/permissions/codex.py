@@ -15,7 +15,7 @@ from refold.reducers.permissions.conditions import words_of
 from refold.reducers.permissions.dialect import Converted, Note, name_rule
 from refold.reducers.permissions.rules import Effect, PermissionRule
 
-DIALECT = "codex execpolicy"
+DIALECT = "Codex execution policies"
 
 _EFFECTS: Mapping[str, Effect] = {"forbidden": "refuse", "prompt": "ask", "allow": "permit"}
 _TOOLS = ("exec_command", "shell", "shell_command", "local_shell", "container.exec", "unified_exec", "Bash")

@@ -12,7 +12,7 @@ from refold.reducers.errors import PolicyError, nearest, shown
 from refold.reducers.permissions.dialect import Converted, Note, name_rule
 from refold.reducers.permissions.rules import Effect, PermissionRule
 
-DIALECT = "gemini policy engine"
+DIALECT = "Gemini CLI policy engine"
 
 _EFFECTS: Mapping[str, Effect] = {"deny": "refuse", "ask_user": "ask", "allow": "permit"}
 _SHELL = "run_shell_command"

@@ -11,7 +11,7 @@ from refold.reducers.errors import PolicyError, shown
 from refold.reducers.permissions.dialect import Converted, Note, find_line, name_rule, read_object
 from refold.reducers.permissions.rules import Effect, PermissionRule
 
-DIALECT = "opencode 1"
+DIALECT = "OpenCode 1"
 
 _EFFECTS: Mapping[str, Effect] = {"deny": "refuse", "ask": "ask", "allow": "permit"}
 _TOOLS: Mapping[str, tuple[str, ...]] = {"edit": ("edit", "write", "multiedit", "patch", "apply_patch")}

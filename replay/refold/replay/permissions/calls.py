@@ -208,5 +208,7 @@ def _result(event: ev.ToolReturned) -> CallResult:
 
 
 def relevant_rules(rules: RuleList, tool: str) -> list[PermissionRule]:
-    """Return the rules that are about a tool, without where they are written."""
-    return [msgspec.structs.replace(rule, source="") for rule in rules.guard.rules if rule.is_for(tool)]
+    """Return the rules that are about a tool, without where they are written and what they say."""
+    return [
+        msgspec.structs.replace(rule, source="", say="") for rule in rules.guard.rules if rule.is_for(tool)
+    ]

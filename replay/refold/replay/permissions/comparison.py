@@ -95,9 +95,9 @@ class PermissionComparison(msgspec.Struct, kw_only=True):
     later: int = 0
     unchanged: int = 0
     erased: int = 0
-    groups: dict[_Key, ChangeGroup] = msgspec.field(default_factory=dict)
-    incomplete: Counter[str] = msgspec.field(default_factory=Counter)
-    unread: Counter[str] = msgspec.field(default_factory=Counter)
+    groups: dict[_Key, ChangeGroup] = {}
+    incomplete: Counter[str] = msgspec.field(default_factory=Counter[str])
+    unread: Counter[str] = msgspec.field(default_factory=Counter[str])
     edits: tuple[RuleEdit, ...] = ()
 
     def add(self, run: JudgedRun) -> None:
@@ -150,7 +150,11 @@ class PermissionComparison(msgspec.Struct, kw_only=True):
     def unproved(self) -> list[RuleEdit]:
         """Return edits that can widen and about which the recorded calls show nothing."""
         used = {rule for group in self.groups.values() for rule in (group.old_rule, group.new_rule)}
-        return [edit for edit in self.edits if edit.may_widen and edit.rule not in used]
+        return [
+            edit
+            for edit in self.edits
+            if edit.may_widen and (edit.rule not in used if edit.effect else not self.groups)
+        ]
 
 
 def _group(call: JudgedCall, before: Judged, after: Judged) -> ChangeGroup:
@@ -173,11 +177,10 @@ def _is_equal(before: Judged, after: Judged) -> bool:
 
 def _are_same(old: RuleList, new: RuleList, tool: str) -> bool:
     """Return whether both lists have the same rules for a tool, with the same meaning."""
-    meanings = [
-        (rules.guard.order, rules.guard.otherwise, rules.has_default, relevant_rules(rules, tool))
-        for rules in (old, new)
-    ]
-    return meanings[0] == meanings[1]
+    before, after = relevant_rules(old, tool), relevant_rules(new, tool)
+    # Under `strictest`, the place of a rule in the list means nothing.
+    are_same = set(before) == set(after) if old.guard.order == "strictest" else before == after
+    return are_same and (old.guard.order, _default(old)) == (new.guard.order, _default(new))
 
 
 def list_edits(old: RuleList, new: RuleList) -> Iterator[RuleEdit]:
@@ -195,12 +198,17 @@ def list_edits(old: RuleList, new: RuleList) -> Iterator[RuleEdit]:
         yield _edit("the order of the rules", may_widen=True)
     if old.guard.order != new.guard.order:
         yield _edit(f"order: {new.guard.order} (was {old.guard.order})", may_widen=True)
-    for key, was, now in (
-        ("else", old.guard.otherwise, new.guard.otherwise),
+    settings: tuple[tuple[str, Outcome, Outcome], ...] = (
+        ("else", _default(old), _default(new)),
         ("unknown", old.guard.unknown, new.guard.unknown),
-    ):
+    )
+    for key, was, now in settings:
         if was != now:
             yield _edit(f"{key}: {now} (was {was})", may_widen=_STRICTNESS[now] < _STRICTNESS[was])
+
+
+def _default(rules: RuleList) -> Outcome:
+    return rules.guard.otherwise if rules.has_default else "no rule"
 
 
 def _may_widen(

@@ -10,11 +10,11 @@ from refold.replay.permissions.calls import CallResult, Judged, JudgedCall, Judg
 class RuleHits(msgspec.Struct, kw_only=True):
     """What one rule decides.
 
-    `calls` are evidence, `later` ones follow a refused call of their run and are not in any other number.
-    `runs` have such calls. `succeeded`, `failed` and `refused` is what became of them; of the others it is
-    not recorded. `first` and `last` are instants of these calls, `sample` the address of the first.
-    `decided_by`: calls that the rule matches and another rule decides, by that rule. `seen` are all calls of
-    its tools.
+    `calls` are evidence. `later` ones follow a refused call of their run, and only `decided_by` and `seen`
+    count them, too. `runs` have such calls. `succeeded`, `failed` and `refused` is what became of them; of
+    the others it is not recorded. `first` and `last` are instants of these calls, `sample` the address of the
+    first. `decided_by`: calls that the rule matches and another rule decides, by that rule. `seen` are all
+    calls of its tools.
     """
 
     calls: int = 0
@@ -26,7 +26,7 @@ class RuleHits(msgspec.Struct, kw_only=True):
     first: int | None = None
     last: int | None = None
     sample: str = ""
-    decided_by: Counter[str] = msgspec.field(default_factory=Counter)
+    decided_by: Counter[str] = msgspec.field(default_factory=Counter[str])
     seen: int = 0
 
 
@@ -43,25 +43,25 @@ class AskedGroup(msgspec.Struct, kw_only=True):
 class PermissionHits(msgspec.Struct, kw_only=True):
     """What rules decide over runs; `rules` by label.
 
-    `calls` are all, `later` those after a refused call of their run: not evidence, and in no other number.
-    `refused_runs` have a refused call. `unruled` are calls without a rule, `unknown` has the calls that the
-    rules cannot judge, by reason. `erased` calls have no arguments. `incomplete` has the runs whose source
-    may have more calls, by reason; `unread` runs could not be read, by reason. `recorded` has calls by what
-    the rules decide and by what became of them.
+    `calls` are all. `later` are those after a refused call of their run: not evidence, and in no number
+    below. `refused_runs` have a refused call. `unruled` are calls without a rule, `unknown` has the calls
+    that the rules cannot judge, by reason. `erased` calls have no arguments. `incomplete` has the runs whose
+    source may have more calls, by reason; `unread` runs could not be read, by reason. `recorded` has calls by
+    what the rules decide and by what became of them.
     """
 
     runs: int = 0
     calls: int = 0
     later: int = 0
     refused_runs: int = 0
-    rules: dict[str, RuleHits] = msgspec.field(default_factory=dict)
-    asked: dict[tuple[str, str], AskedGroup] = msgspec.field(default_factory=dict)
+    rules: dict[str, RuleHits] = {}
+    asked: dict[tuple[str, str], AskedGroup] = {}
     unruled: int = 0
-    unknown: Counter[str] = msgspec.field(default_factory=Counter)
+    unknown: Counter[str] = msgspec.field(default_factory=Counter[str])
     erased: int = 0
-    incomplete: Counter[str] = msgspec.field(default_factory=Counter)
-    unread: Counter[str] = msgspec.field(default_factory=Counter)
-    recorded: Counter[tuple[str, CallResult]] = msgspec.field(default_factory=Counter)
+    incomplete: Counter[str] = msgspec.field(default_factory=Counter[str])
+    unread: Counter[str] = msgspec.field(default_factory=Counter[str])
+    recorded: Counter[tuple[str, CallResult]] = msgspec.field(default_factory=Counter[tuple[str, CallResult]])
 
     def add(self, run: JudgedRun) -> None:
         """Count the calls of a run by its first list of rules."""

@@ -43,6 +43,10 @@ _INTERPRETERS = frozenset(
         "screen", "tmux", "at", "batch", "crontab", ".", "command", "builtin",
     }
 )  # fmt: skip
+_MACHINE = frozenset(
+    {"chmod", "chown", "dd", "fdisk", "kill", "killall", "mkfs", "mount", "parted", "pkill", "reboot",
+     "shutdown", "umount", "useradd", "userdel", "usermod", "iptables"}
+)  # fmt: skip
 _RUNS_CODE = frozenset(
     {
         ("bundle", "exec"), ("cargo", "run"), ("docker", "exec"), ("docker", "run"), ("docker", "compose"),
@@ -69,7 +73,7 @@ class Proposal(msgspec.Struct, kw_only=True):
 
     rules: list[PermissionRule] = []
     permitted: int = 0
-    left_out: Counter[str] = msgspec.field(default_factory=Counter)
+    left_out: Counter[str] = msgspec.field(default_factory=Counter[str])
 
 
 def propose_rules(runs: Iterable[JudgedRun]) -> Proposal:
@@ -145,6 +149,8 @@ def _grant_command(tool: str, words: Words) -> PermissionRule | str:
     name = words[0] if words else None
     if name is None or "/" in name:
         return "the program is given by its path, or is not in the text"
+    if name in _MACHINE:
+        return f"{name} changes the machine"
     if base_name(name) in _INTERPRETERS:
         return f"{name} runs other programs or text"
     if any(kind in DESTRUCTIVE for kind, _ in effects_of(words)):
