@@ -30,7 +30,7 @@ def test_the_table(refold: Refold, store: Path) -> None:
     assert "run r: 1 deletion, 1 push, 1 write, 1 unread command" == head
     assert first.startswith("  first destructive call  e")
     assert first.endswith("rm -rf build")
-    assert ["WHAT", "TARGET", "BY", "RESULT", "EVENT"] == columns.split()
+    assert ["WHAT", "TARGET", "BY", "RESULT", "EVENT", "MAYBE", "UNDONE"] == columns.split()
     assert ["wrote", "deleted", "pushed", "unread"] == [row.split()[0] for row in rows]
 
 

@@ -128,3 +128,41 @@ def test_arguments_of_other_types(value: object) -> None:
 def test_erased_arguments_are_listed() -> None:
     """What erased arguments were about is not known."""
     assert [ChangeKind.UNREAD] == [kind for kind, *_ in find_changes("bash", None)]
+
+
+@pytest.mark.parametrize(
+    ("commands", "undone"),
+    [
+        (["touch a", "rm a"], [2, None]),
+        (["touch a", "rm ./a"], [2, None]),
+        (["touch a", "rm b"], [None, None]),
+        (["touch a", "git checkout -- a"], [2, None]),
+        (["touch a b", "git restore b"], [None, 2, None]),
+        (["touch a", "git checkout ."], [2, None]),
+        (["rm a", "git reset --hard"], [2, None]),
+        (["rm a", "touch a"], [None, None]),
+        (["touch a", "git reset --hard", "rm a"], [2, None, None]),
+        (["touch /etc/x", "git reset --hard"], [None, None]),
+        (["git commit -m x", "git reset --hard"], [None, None]),
+        (["git branch -D x", "git reset --hard"], [None, None]),
+        (["touch a", "fail && rm a"], [None, None]),
+        (["git push", "git checkout ."], [None, None]),
+    ],
+)
+@pytest.mark.anyio
+async def test_what_may_undo_a_change(commands: list[str], undone: list[int | None]) -> None:
+    """The first later call that deletes what was written, or discards it with git, and did not fail."""
+
+    @tool(replay="read_only")
+    def bash(command: str) -> str:
+        """Run a command."""
+        if command.startswith("fail"):
+            raise ValueError(command)
+        return "ok"
+
+    store = MemoryStore()
+    script = [*(call("bash", command=command) for command in commands), say("Done.")]
+    await Agent(model=ScriptedModel(script), tools=[bash], store=store).run("Task", run_id="r")
+    found = [each for each in await run_follower(ChangeLog(), store, "r") if each.kind.is_known]
+    turns = {seq: turn for turn, seq in enumerate(dict.fromkeys(each.seq for each in found), 1)}
+    assert undone == [each.undone_by and turns[each.undone_by] for each in found]

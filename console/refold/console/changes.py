@@ -36,6 +36,7 @@ async def touched_command(
     Taken from the arguments of its calls, and from the commands in their shell scripts. Commands that cannot
     be read, and tools and programs whose changes are not known, are listed as `unread`; a `gap` is where data
     of a transcript may be missing. RESULT is the call's: a script may have run only some of its commands.
+    MAYBE UNDONE is the event of a later call that deletes what was written, or discards changes with git.
 
     Exit code 1 if something was changed, 125 if nothing was but something is unread or missing, else 0.
     """
@@ -54,6 +55,7 @@ _COLUMNS = (
     Column("BY", elastic=True),
     Column("RESULT"),
     Column("EVENT", right=True),
+    Column("MAYBE UNDONE", right=True),
 )
 _NOUNS = {
     ChangeKind.DELETED: "deletion",
@@ -93,5 +95,6 @@ def _counted(number: int, noun: str) -> str:
 
 def _row(each: Change) -> tuple[str, ...]:
     target = each.target or each.why
+    undone = "" if each.undone_by is None else f"by e{each.undone_by}"
     by = figures.shorten(each.command or each.tool, 80)
-    return each.kind, figures.shorten(target, 120), by, each.outcome, f"e{each.seq}"
+    return each.kind, figures.shorten(target, 120), by, each.outcome, f"e{each.seq}", undone

@@ -21,10 +21,18 @@ from refold.reducers.permissions.conditions import (
     words_of,
 )
 from refold.reducers.permissions.hosts import host_of
+from refold.reducers.permissions.paths import Folders, locate
 from refold.reducers.permissions.shell import Script, read_script, read_words
 from refold.reducers.vocabulary import Replay
 from refold.replay import known
-from refold.replay.command_effects import ChangeKind, effects_of, join_words
+from refold.replay.command_effects import (
+    CHANGES_OF,
+    REPOSITORY,
+    UNCOMMITTED,
+    ChangeKind,
+    effects_of,
+    join_words,
+)
 from refold.replay.reader import Follower, Step
 from refold.replay.source_words import describe_loss, is_lost
 
@@ -45,7 +53,8 @@ class Change(msgspec.Struct, kw_only=True):
     """A change by the call `call`, requested at event `seq`. `target` is a path, host, package or branch.
 
     `command` is the command that does it, "" for a tool of its own. `why`: why a command is unread, or
-    what is missing in a gap, which has no call and no tool.
+    what is missing in a gap, which has no call and no tool. `undone_by` is the event of the first later call
+    that may undo it: it deletes what was written, or discards changes of the path with git.
     """
 
     kind: ChangeKind
@@ -57,6 +66,7 @@ class Change(msgspec.Struct, kw_only=True):
     command: str = ""
     why: str = ""
     outcome: Outcome = Outcome.UNKNOWN
+    undone_by: int | None = None
 
 
 _MAX_COMMAND = 500
@@ -70,10 +80,14 @@ class ChangeLog(Follower[list[Change]]):
         self._found: list[Change] = []
         self._open: dict[str, list[Change]] = {}
         self._read_only: frozenset[str] = frozenset()
+        self._folders = Folders()
 
     def take(self, step: Step) -> None:
         """Take one event. Raises as `Step.event`."""
-        match event := step.event:
+        event = step.event
+        if isinstance(event, ev.RunStarted | ev.RunForked) and event.labels:
+            self._folders = Folders(event.labels.get("cwd", ""), event.labels.get("home", ""))
+        match event:
             case ev.RunStarted(tools=tools) | ev.RunForked(tools=tools) if tools is not None:
                 self._read_only = frozenset(each.name for each in tools if each.replay is Replay.READ_ONLY)
             case ev.ModelResponded(calls=calls, content=content):
@@ -129,7 +143,38 @@ class ChangeLog(Follower[list[Change]]):
 
     def result(self) -> list[Change]:
         """Return all changes, also those of refused calls."""
+        _find_undos(self._found, self._folders)
         return self._found
+
+
+def _find_undos(changes: Sequence[Change], folders: Folders) -> None:
+    """Set `undone_by` of each change of a file for which a later call may undo it."""
+    deleted: dict[str, int] = {}
+    restored: dict[str, int] = {}
+    everything: int | None = None
+    for change in reversed(changes):
+        path = _place(change.target, folders)
+        if change.kind in (ChangeKind.WROTE, ChangeKind.DELETED):
+            is_file = change.target != REPOSITORY and not change.target.startswith(BRANCH)
+            is_inside = is_file and bool(locate(change.target, folders).relative)
+            later = [restored.get(path), everything if is_inside else None]
+            later += [deleted.get(path)] if change.kind is ChangeKind.WROTE else []
+            change.undone_by = min((seq for seq in later if seq is not None), default=None)
+        if change.outcome not in (Outcome.OK, Outcome.UNKNOWN):
+            continue
+        if change.kind is ChangeKind.DELETED:
+            deleted[path] = change.seq
+        elif change.kind is ChangeKind.DISCARDED and change.target == UNCOMMITTED:
+            everything = change.seq
+        elif change.kind is ChangeKind.DISCARDED and change.target.startswith(CHANGES_OF):
+            for word in change.target.removeprefix(CHANGES_OF).split():
+                restored[_place(word, folders)] = change.seq
+                everything = change.seq if word == "." else everything
+
+
+def _place(target: str, folders: Folders) -> str:
+    location = locate(target, folders)
+    return location.absolute or location.relative or target
 
 
 def _outcome(event: ev.ToolReturned) -> Outcome:

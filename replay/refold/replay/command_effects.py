@@ -31,6 +31,12 @@ class ChangeKind(StrEnum):
         return self not in (ChangeKind.UNREAD, ChangeKind.GAP)
 
 
+REPOSITORY = "the repository"
+BRANCH = "branch "
+UNCOMMITTED = "uncommitted changes"
+CHANGES_OF = "changes of "
+"""Targets of discarded changes: all in the working directory, or those of the paths that follow."""
+
 Effects = Iterator[tuple[ChangeKind, str]]
 
 
@@ -152,16 +158,16 @@ def _git(words: Words) -> Effects:
         case "clean":
             yield ChangeKind.DISCARDED, "files that git does not track"
         case "reset" if "--hard" in args:
-            yield ChangeKind.DISCARDED, "uncommitted changes"
+            yield ChangeKind.DISCARDED, UNCOMMITTED
         case "stash" if operands[:1] in (["drop"], ["clear"]):
             yield ChangeKind.DISCARDED, "stashed changes"
         case "checkout" | "restore" if verb == "restore" or {"--", "-f", "--force", "."} & set(args):
-            yield ChangeKind.DISCARDED, f"changes of {' '.join(operands)}"
+            yield ChangeKind.DISCARDED, f"{CHANGES_OF}{' '.join(operands)}"
         case "branch":
             deletes = bool({"-d", "-D", "--delete"} & set(args))
-            yield from ((ChangeKind.DELETED, f"branch {target}") for target in operands if deletes)
+            yield from ((ChangeKind.DELETED, f"{BRANCH}{target}") for target in operands if deletes)
         case _:
-            yield ChangeKind.WROTE, "the repository"
+            yield ChangeKind.WROTE, REPOSITORY
 
 
 _GIT_READS = frozenset(
