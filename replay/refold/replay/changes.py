@@ -26,6 +26,7 @@ from refold.reducers.permissions.shell import Script, read_script, read_words
 from refold.reducers.vocabulary import Replay
 from refold.replay import known
 from refold.replay.command_effects import (
+    BRANCH,
     CHANGES_OF,
     REPOSITORY,
     UNCOMMITTED,
