@@ -11,6 +11,12 @@ from clients.scripts import Script
 
 DRIVERS = Path(__file__).with_name("drivers")
 MODEL = "scripted-model"
+RULES = {
+    "codex": ".codex/rules/default.rules",
+    "gemini": ".gemini/policies/rules.toml",
+    "opencode": ".config/opencode/opencode.json",
+}
+"""The clients with permission rules that refold reads, and where their files lie in the home."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -21,6 +27,8 @@ class Setting(msgspec.Struct, frozen=True):
     url: str
     programs: Path
     script: Script
+    rules: bool = False
+    """Whether the client refuses the program `touch` by its own permission rules."""
 
     def write(self, path: str, text: str) -> None:
         """Write a file in the home."""
@@ -92,6 +100,8 @@ enabled = false
 trust_level = "trusted"
 """,
     )
+    if setting.rules:
+        setting.write(RULES["codex"], 'prefix_rule(pattern = ["touch"], decision = "forbidden")\n')
     program = str(setting.programs / "codex")
     options = ("--skip-git-repo-check", "--json")
     return Commands(
@@ -113,6 +123,9 @@ def _gemini(setting: Setting) -> Commands:
             "model": {"name": "gemini-2.5-pro", **threshold},
         },
     )
+    if setting.rules:
+        rule = 'toolName = "run_shell_command"\ncommandPrefix = "touch"\ndecision = "deny"\npriority = 900\n'
+        setting.write(RULES["gemini"], f"[[rule]]\n{rule}")
     program = (str(setting.programs / "gemini"), "--skip-trust", "-m", "gemini-2.5-pro", "-y")
     environment = {
         "GEMINI_API_KEY": "none",
@@ -149,9 +162,11 @@ def _opencode(setting: Setting) -> Commands:
         "options": {"baseURL": f"{setting.url}/v1", "apiKey": "none"},
         "models": {MODEL: model},
     }
+    rules = {"permission": {"bash": {"*": "allow", "touch *": "deny"}}} if setting.rules else {}
     setting.write_json(
-        ".config/opencode/opencode.json",
+        RULES["opencode"],
         {
+            **rules,
             "autoupdate": False,
             "share": "disabled",
             "model": f"scripted/{MODEL}",

@@ -24,12 +24,21 @@ _GRACE = 5.0
 _PROMPTS = ("SCRIPT=main. Do what must be done with a.txt.", "SCRIPT=main. Go on, please.")
 
 
-def play(client: Client, installed: Installed, name: str, run: Path) -> Outcome:
-    """Run a client on a script in the folder `run`, which is deleted first.
+def play(
+    client: Client,
+    installed: Installed,
+    name: str,
+    run: Path,
+    *,
+    script: Script | None = None,
+    rules: bool = False,
+) -> Outcome:
+    """Run a client on a script, by default the one of this name, in the folder `run`, which is deleted first.
+    `rules`: with its own permission rules.
 
     Writes `truth.jsonl`, `outcome.json`, `transcripts/`, and the output of the processes.
     """
-    script = SCRIPTS[name]
+    script = script or SCRIPTS[name]
     shutil.rmtree(run, ignore_errors=True)
     home, folder = run / "home", run / "work"
     (home / "tmp").mkdir(parents=True)
@@ -37,7 +46,7 @@ def play(client: Client, installed: Installed, name: str, run: Path) -> Outcome:
     log = run / "truth.jsonl"
     log.touch()
     with serving(Recorder(script, folder, log)) as url:
-        commands = client.prepare(Setting(home, folder, url, Path(installed.programs), script))
+        commands = client.prepare(Setting(home, folder, url, Path(installed.programs), script, rules))
         environment = _environment(home, installed, commands)
         again = [commands.again] * (script.prompts - 1) if commands.again else []
         played = [

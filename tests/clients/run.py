@@ -5,6 +5,7 @@
     python tests/clients/run.py --newest     the newest version of each client, to find changed formats
     python tests/clients/run.py --again      compare the last runs again, without running anything
 
+    python tests/clients/run.py --rules      compare permission rules of the clients with refold's verdicts
     python tests/clients/run.py --record     store the results for docs/reference/transcripts.md
 
 Exit code 0: all equal, except for known limits. 1: other differences. 125: a client could not run here.
@@ -19,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))  # a script's own folder is on the path, not the one above it
 
-from clients.adapters import CLIENTS, Client  # noqa: E402
+from clients.adapters import CLIENTS, RULES, Client  # noqa: E402
 from clients.comparison import compare  # noqa: E402
 from clients.execution import play  # noqa: E402
 from clients.imported import read_import  # noqa: E402
@@ -34,6 +35,7 @@ from clients.report import (  # noqa: E402
     terminal_table,
     write_results,
 )
+from clients.rules import compare_rules  # noqa: E402
 from clients.scripts import SCRIPTS  # noqa: E402
 from clients.truth import read_truth  # noqa: E402
 
@@ -51,6 +53,8 @@ def main() -> int:
             "--newest cannot be combined with --again or --record: these use the versions of the table"
         )
     chosen = [client for client in CLIENTS.values() if not asked.clients or client.name in asked.clients]
+    if asked.rules:
+        return compare_rules([client for client in chosen if client.name in RULES])
     results: Results = {}
     for client in chosen:
         results[client.name] = _client(client, asked.script or list(SCRIPTS), asked)
@@ -76,6 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--again", action="store_true", help="compare the last runs, without running anything"
+    )
+    parser.add_argument(
+        "--rules", action="store_true", help="compare the clients' permission rules with refold's verdicts"
     )
     parser.add_argument("--details", action="store_true", help="print both sides of each difference")
     parser.add_argument(

@@ -15,6 +15,11 @@ from support.transcribed import every, tally_of
 read = partial(sessions.read, CODEX.importer)
 META = CODEX.row("session_meta", id="s", cli_version="0.169.0", base_instructions={"text": "You are."})
 
+FORBIDDEN = (
+    "exec_command failed: CreateProcess { message: \"Rejected(\\\"`/bin/bash -lc 'touch x'` rejected: "
+    'policy forbids commands starting with `touch`\\")" }'
+)
+
 
 def returned(output: str, name: str = "exec_command") -> Returned:
     """The result of a call with this output."""
@@ -31,6 +36,10 @@ def returned(output: str, name: str = "exec_command") -> Returned:
         ("Command blocked by PreToolUse hook: no. Command: git stash drop", Refuser.HOOK),
         ("Tool call blocked by PreToolUse hook: no. Tool: edit", Refuser.HOOK),
         ("exec command rejected by user", Refuser.USER),
+        (FORBIDDEN, Refuser.RULE),
+        (FORBIDDEN.replace("touch x'", "cat <<E\n\nE\n'"), Refuser.RULE),
+        (f"Chunk ID: 1\nProcess exited with code 1\nOutput:\n{FORBIDDEN}", ToolError.RAISED),
+        (FORBIDDEN.partition("rejected:")[0], ToolError.RAISED),
         ("Chunk ID: 1\nProcess exited with code 1\nOutput:\naborted by user", ToolError.RAISED),
     ],
 )

@@ -75,6 +75,13 @@ _FIXED: tuple[tuple[re.Pattern[str], ToolError | Refuser], ...] = (
     ),
     (re.compile(r"(?:Command|Tool call) blocked by PreToolUse hook: "), Refuser.HOOK),
     (re.compile(r"(?:exec command|patch) rejected by user\Z"), Refuser.USER),
+    (
+        re.compile(
+            r"exec_command failed: CreateProcess \{ message: \"Rejected\(\\\"[\s\S]{1,20000}?"
+            r" rejected: (?:policy forbids|blocked by policy|approval required by policy)"
+        ),
+        Refuser.RULE,
+    ),
 )
 """Texts that Codex writes instead of an output, or at its beginning."""
 _FAILED = re.compile(r"\s*(?:execution error: |exec_command failed|apply_patch verification failed)")
