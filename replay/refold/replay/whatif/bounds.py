@@ -18,7 +18,8 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause, Unknown
 from refold.replay import known
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.pair import DivergencePoint, Effect, RunPair, Uncertainty
+from refold.replay.whatif.pair import DivergencePoint, RunPair
+from refold.replay.whatif.uncertainty import Effect, Uncertainty
 from refold.replay.whatif.upper_bounds import FOREVER, GROWING, UNKNOWNS, stops_read, without_known_limits
 from refold.replay.whatif.verdict import Verdict
 from refold.replay.whatif.worst_case import TimeOwner, WorstCase, WorstCaseClock
