@@ -80,7 +80,7 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
         {ev.RunStarted, ev.RunForked, ev.ToolReturned, ev.InputReceived}
     )
     guards_calls: ClassVar[bool] = True
-    reading: ClassVar[Reading] = Reading()
+    reading: ClassVar[Reading] = Reading(manifest=False)
     fresh: ClassVar[Permitted] = Permitted()
     texts: ClassVar[Mapping[str, str]] = {
         "refused:permission": "skipped: the permission rule {rule} does not allow this call.",

@@ -69,7 +69,7 @@ class Bounds:
             return
         policy = without_known_limits(new, GROWING, old.limits)
         for kind, bound in UNKNOWNS.items():
-            if kind in lost - self._followed and bound.is_read(old, policy):
+            if kind in lost - self._followed and bound.is_read(old, policy, self._registry):
                 self._follow_kind(kind, policy, lost_before=kind in before)
 
     def _follow_kind(self, kind: Unknown, policy: Policy, *, lost_before: bool) -> None:
