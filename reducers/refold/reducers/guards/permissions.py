@@ -5,6 +5,7 @@ and host. Here the decisions are recorded, and can be derived again from the log
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -143,6 +144,8 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
             case ev.InputReceived() if own.active:
                 active = {at: held for at, held in own.active.items() if self.rules[at].until == "end"}
                 return own if active == own.active else replace(own, active=active)
+            case ev.ToolReturned() | ev.InputReceived():
+                return own
             case _:
                 asked = self._approval.observe(own.asked, event)
                 own = own if asked is own.asked else replace(own, asked=asked)
@@ -204,7 +207,12 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
     @property
     def _approval(self) -> Approval:
         """Return the chain for the calls that a user is asked about: link 0 is the rules, link 1 the user."""
-        return Approval(name=self.called, chain=(Reject(), Human(timeout=self.timeout)))
+        return _chain(self.called, self.timeout)
+
+
+@lru_cache(maxsize=64)
+def _chain(name: str, timeout: Amount | None) -> Approval:
+    return Approval(name=name, chain=(Reject(), Human(timeout=timeout)))
 
 
 def _approver(decision: PermissionVerdict) -> str:

@@ -21,7 +21,6 @@ from refold.reducers.permissions.conditions import (
     Part,
     ToolCall,
     holds_for_part,
-    join,
     list_parts,
 )
 
@@ -108,7 +107,7 @@ def decide(
     ]
     if not relevant:
         return PermissionVerdict(otherwise)
-    parts = list_parts(rules, call)
+    parts = list_parts([rule for _, rule, _ in relevant], call)
     decided = [_decide_part(relevant, order, otherwise, call, part) for part in parts]
     return max(
         (one for one in decided if one is not None), key=_strictness, default=PermissionVerdict(otherwise)
@@ -140,8 +139,10 @@ def _decide_part(
     text = _text(part)
     found = list[PermissionVerdict]()
     for place, rule, applies in rules if order != "last" else reversed(rules):
-        permits = rule.effect == "permit"
-        held = join([applies, applies is not False and holds_for_part(rule, call, part, permits=permits)])
+        if applies is False:
+            continue
+        held = holds_for_part(rule, call, part, permits=rule.effect == "permit")
+        held = None if held and applies is None else held
         if held is None and rule.effect != "permit":
             why = rule.opaque or part.opaque or "what the rule reads is unknown"
             found.append(PermissionVerdict("unknown", place, why, text))

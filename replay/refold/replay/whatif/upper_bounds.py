@@ -60,9 +60,10 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of data that a record may lack: how to detect it, who reads it, and its upper bound.
 
     `is_lost`: whether a fact lacks it. `is_read`: whether the second policy uses it, over a run under the
-    first, with these guards installed. `fill` returns the fact at the upper bound, `raise_before` the state at the upper bound of what
-    came before. `limit` is the type and the measure of the limits that count it. `words` describes the
-    missing data in a state: a sentence if limits count it, else the object of "the record does not say".
+    first, with these guards installed. `fill` returns the fact at the upper bound, `raise_before` the state
+    at the upper bound of what came before. `limit` is the type and the measure of the limits that count it.
+    `words` describes the missing data in a state: a sentence if limits count it, else the object of "the
+    record does not say".
     """
 
     is_lost: Callable[[ev.Fact], bool]
