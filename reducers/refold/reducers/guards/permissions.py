@@ -5,7 +5,7 @@ and host. Here the decisions are recorded, and can be derived again from the log
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -20,7 +20,14 @@ from refold.reducers.guards.protocol import Ask, Config, Judgement, Own, Place, 
 from refold.reducers.limits import Amount
 from refold.reducers.permissions.conditions import ToolCall, holds
 from refold.reducers.permissions.paths import Folders
-from refold.reducers.permissions.rules import Effect, Order, PermissionRule, PermissionVerdict, decide
+from refold.reducers.permissions.rules import (
+    Effect,
+    Order,
+    PermissionRule,
+    PermissionVerdict,
+    RuleIndex,
+    decide,
+)
 from refold.reducers.permissions.shell import grammar_version
 from refold.reducers.state import RunState
 
@@ -50,7 +57,7 @@ class Permitted(Own, frozen=True):
     active: dict[int, bool | None] = {}
 
 
-class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
+class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=True):
     """Refuses calls, or asks a user about them, by permission rules; the others run.
 
     `order` is which of several rules applies to a call, or to a command of its script: `strictest` (refuse
@@ -120,10 +127,14 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
     def _reads_commands(self) -> bool:
         return any(rule.command is not None for rule in self.rules)
 
+    @cached_property
+    def _index(self) -> RuleIndex:
+        return RuleIndex(self.rules)
+
     def decide(self, own: Permitted, tool: str, arguments: str) -> PermissionVerdict:
         """Return the decision on a call, which may be `unknown`."""
         return decide(
-            self.rules, self.order, self.otherwise, ToolCall(tool, arguments, own.folders), own.active
+            self._index, self.order, self.otherwise, ToolCall(tool, arguments, own.folders), own.active
         )
 
     def observe(self, own: Permitted, event: ev.Event) -> Permitted:

@@ -29,7 +29,7 @@ def _escape(text: str) -> str:
 def glob_matches(glob: str, words: Words, *, permits: bool) -> bool | None:
     """Return whether a glob matches a command; None: unknown. `permits`: see `prefix_matches`."""
     text, based, complete = _texts(words)
-    head = _literal_head(glob)
+    head = literal_head(glob)
     if complete:
         if text.startswith(head) and matches(command_pattern(glob), text):
             return True
@@ -39,6 +39,12 @@ def glob_matches(glob: str, words: Words, *, permits: bool) -> bool | None:
     if glob.endswith("*") and text.startswith(head) and matches(command_pattern(glob), text):
         return True
     return None if not text or based.startswith(head) or head.startswith(based) else False
+
+
+def known_texts(words: Words) -> tuple[str, str] | None:
+    """Return a command, and the same without the program's folder; None if a word is unknown."""
+    text, based, complete = _texts(words)
+    return (text, based) if complete else None
 
 
 @lru_cache(maxsize=256)  # each rule asks about the same few commands
@@ -53,7 +59,7 @@ def _texts(words: Words) -> tuple[str, str, bool]:
 
 
 @lru_cache(maxsize=512)
-def _literal_head(glob: str) -> str:
+def literal_head(glob: str) -> str:
     """Return the text with which every command that matches begins."""
     return glob.partition("*")[0].rstrip(" ")
 
