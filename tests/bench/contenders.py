@@ -18,6 +18,7 @@ ENVIRONMENTS = HERE.parents[1] / ".benchmarks" / "environments"
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "langgraph": ("langgraph>=1.2,<2",),
     "pydantic_ai": ("pydantic-ai-slim>=2.60,<3",),
+    "permdiff": ("permdiff==0.5.0",),
 }
 """What stands beside us, and what pip is asked for: the versions that the scripts were written for."""
 _SECONDS = 600

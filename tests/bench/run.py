@@ -1,6 +1,6 @@
 """`make bench`: every figure of docs/reference/performance.md, in one run. Never part of the tests.
 
-    python tests/bench/run.py [PART ...] [--rounds N] [--steps 100,1000,10000] [--patience SECONDS]
+    python tests/bench/run.py [PART ...] [--rounds N] [--steps 100,1000] [--patience SECONDS] [--calls N]
 
 Microseconds are this machine's, at this moment; the ratios are what to compare.
 """
@@ -25,6 +25,7 @@ from bench.core import STEPS_TIMED, core_cases, step_cases  # noqa: E402
 from bench.engine import print_engine  # noqa: E402
 from bench.imports import imported  # noqa: E402
 from bench.resume import resume_cases  # noqa: E402
+from bench.rules import print_rules  # noqa: E402
 from bench.timing import Case, Times, interleaved, told_seconds  # noqa: E402
 from bench.verbs import import_cases, texts, verb_cases  # noqa: E402
 from bench.workload import GUARDS, POLICIES, STRATEGIES, Group, opening, recorded, step  # noqa: E402
@@ -71,6 +72,9 @@ def _options() -> argparse.Namespace:
         default=15,
         metavar="SECONDS",
         help="CPU seconds that one run of the engine may go on",
+    )
+    parser.add_argument(
+        "--calls", type=int, default=100_000, metavar="N", help="calls that rules are asked about"
     )
     options = parser.parse_args()
     for name in options.parts:
@@ -304,6 +308,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "imports": lambda _: _print_imports(),
     "verbs": lambda options: _print_verbs(options.rounds),
     "commands": lambda options: print_commands(options.rounds),
+    "rules": lambda options: print_rules(options.rounds, options.calls),
 }
 """What can be measured, in the order of the whole."""
 

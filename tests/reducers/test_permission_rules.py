@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from refold.reducers.errors import faults_of
-from refold.reducers.permissions.conditions import ToolCall
+from refold.reducers.permissions.conditions import ToolCall, list_parts
 from refold.reducers.permissions.paths import Folders
 from refold.reducers.permissions.rules import Effect, Order, PermissionRule, PermissionVerdict, decide
 
@@ -255,3 +255,12 @@ def test_examples_that_agree() -> None:
     assert not faults_of(
         rule("ask", host=("*.x.org",), match=("https://a.x.org",), not_match=("https://x.org",))
     )
+
+
+def test_parts_are_in_the_order_of_the_rules() -> None:
+    """Parts of several fields have one order in every process: the first of equal decisions applies."""
+    fields = [f"field{number}" for number in range(20)]
+    rules = [rule("refuse", command="rm *", field=field) for field in fields]
+    arguments = json.dumps(dict.fromkeys(reversed(fields), "rm -rf /"))
+    assert fields == [part.field for part in list_parts(rules, ToolCall("Bash", arguments))]
+    assert 0 == decide(rules, "strictest", "permit", ToolCall("Bash", arguments)).rule

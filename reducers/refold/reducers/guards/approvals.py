@@ -218,7 +218,7 @@ class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
     observes: ClassVar[frozenset[type[Event]]] = Approval.observes
     reads_content: ClassVar[bool] = True
     guards_calls: ClassVar[bool] = True
-    reading: ClassVar[Reading] = Reading(tools={"tool": "glob"})
+    reading: ClassVar[Reading] = Reading(manifest=False, tools={"tool": "glob"})
     fresh: ClassVar[Asked] = Asked()
     texts: ClassVar[Mapping[str, str]] = {
         "refused:arguments": "skipped: the arguments match the rule {rule}, so this call was not run.",

@@ -5,6 +5,7 @@ and host. Here the decisions are recorded, and can be derived again from the log
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -19,7 +20,14 @@ from refold.reducers.guards.protocol import Ask, Config, Judgement, Own, Place, 
 from refold.reducers.limits import Amount
 from refold.reducers.permissions.conditions import ToolCall, holds
 from refold.reducers.permissions.paths import Folders
-from refold.reducers.permissions.rules import Effect, Order, PermissionRule, PermissionVerdict, decide
+from refold.reducers.permissions.rules import (
+    Effect,
+    Order,
+    PermissionRule,
+    PermissionVerdict,
+    RuleIndex,
+    decide,
+)
 from refold.reducers.permissions.shell import grammar_version
 from refold.reducers.state import RunState
 
@@ -49,7 +57,7 @@ class Permitted(Own, frozen=True):
     active: dict[int, bool | None] = {}
 
 
-class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
+class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=True):
     """Refuses calls, or asks a user about them, by permission rules; the others run.
 
     `order` is which of several rules applies to a call, or to a command of its script: `strictest` (refuse
@@ -80,7 +88,7 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
         {ev.RunStarted, ev.RunForked, ev.ToolReturned, ev.InputReceived}
     )
     guards_calls: ClassVar[bool] = True
-    reading: ClassVar[Reading] = Reading()
+    reading: ClassVar[Reading] = Reading(manifest=False)
     fresh: ClassVar[Permitted] = Permitted()
     texts: ClassVar[Mapping[str, str]] = {
         "refused:permission": "skipped: the permission rule {rule} does not allow this call.",
@@ -119,10 +127,14 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
     def _reads_commands(self) -> bool:
         return any(rule.command is not None for rule in self.rules)
 
+    @cached_property
+    def _index(self) -> RuleIndex:
+        return RuleIndex(self.rules)
+
     def decide(self, own: Permitted, tool: str, arguments: str) -> PermissionVerdict:
         """Return the decision on a call, which may be `unknown`."""
         return decide(
-            self.rules, self.order, self.otherwise, ToolCall(tool, arguments, own.folders), own.active
+            self._index, self.order, self.otherwise, ToolCall(tool, arguments, own.folders), own.active
         )
 
     def observe(self, own: Permitted, event: ev.Event) -> Permitted:
@@ -143,6 +155,8 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
             case ev.InputReceived() if own.active:
                 active = {at: held for at, held in own.active.items() if self.rules[at].until == "end"}
                 return own if active == own.active else replace(own, active=active)
+            case ev.ToolReturned() | ev.InputReceived():
+                return own
             case _:
                 asked = self._approval.observe(own.asked, event)
                 own = own if asked is own.asked else replace(own, asked=asked)
@@ -204,7 +218,12 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions"):
     @property
     def _approval(self) -> Approval:
         """Return the chain for the calls that a user is asked about: link 0 is the rules, link 1 the user."""
-        return Approval(name=self.called, chain=(Reject(), Human(timeout=self.timeout)))
+        return _chain(self.called, self.timeout)
+
+
+@lru_cache(maxsize=64)
+def _chain(name: str, timeout: Amount | None) -> Approval:
+    return Approval(name=name, chain=(Reject(), Human(timeout=timeout)))
 
 
 def _approver(decision: PermissionVerdict) -> str:

@@ -138,7 +138,8 @@ class Guard(Protocol):
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """What a guard's rule reads that a record may lack. The defaults are for a guard that declares nothing.
 
-    `calls`: names or arguments of calls. `monotone`: kinds of figures that, when higher, can only make it
+    `calls`: names or arguments of calls. `manifest`: which tools the model is offered, beside those that it
+    calls, their sizes, and which only read. `monotone`: kinds of figures that, when higher, can only make it
     trip earlier, so the two bounds determine its verdicts between them. `warns`: between the bounds it may
     return a verdict before it trips. `tools`: keys of its configuration that name tools, by `name` or `glob`;
     `target`: the key of a tool that the model is pointed to. Each class declares its own in `reading`;
@@ -146,6 +147,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     calls: bool = True
+    manifest: bool = True
     monotone: frozenset[Unknown] = frozenset()
     warns: bool = True
     tools: Mapping[str, Literal["name", "glob"]] = {}

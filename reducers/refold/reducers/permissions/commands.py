@@ -29,14 +29,22 @@ def _escape(text: str) -> str:
 def glob_matches(glob: str, words: Words, *, permits: bool) -> bool | None:
     """Return whether a glob matches a command; None: unknown. `permits`: see `prefix_matches`."""
     text, based, complete = _texts(words)
-    head = _literal_head(glob)
+    head = literal_head(glob)
     if complete:
-        texts = (text,) if permits or text == based else (text, based)
-        return any(each.startswith(head) and matches(command_pattern(glob), each) for each in texts)
+        if text.startswith(head) and matches(command_pattern(glob), text):
+            return True
+        also = not permits and based != text and based.startswith(head)
+        return also and matches(command_pattern(glob), based)
     # What follows may be anything: certain only if the glob ends in any text and its head is there already.
     if glob.endswith("*") and text.startswith(head) and matches(command_pattern(glob), text):
         return True
     return None if not text or based.startswith(head) or head.startswith(based) else False
+
+
+def known_texts(words: Words) -> tuple[str, str] | None:
+    """Return a command, and the same without the program's folder; None if a word is unknown."""
+    text, based, complete = _texts(words)
+    return (text, based) if complete else None
 
 
 @lru_cache(maxsize=256)  # each rule asks about the same few commands
@@ -45,12 +53,13 @@ def _texts(words: Words) -> tuple[str, str, bool]:
     word is unknown.
     """
     known = [word for word in takewhile(lambda word: word is not None, words) if word is not None]
-    based = " ".join([base_name(known[0]), *known[1:]]) if known else ""
-    return " ".join(known), based, len(known) == len(words)
+    text = " ".join(known)
+    based = text[known[0].rfind("/") + 1 :] if known else ""
+    return text, based, len(known) == len(words)
 
 
 @lru_cache(maxsize=512)
-def _literal_head(glob: str) -> str:
+def literal_head(glob: str) -> str:
     """Return the text with which every command that matches begins."""
     return glob.partition("*")[0].rstrip(" ")
 

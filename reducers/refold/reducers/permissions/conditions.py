@@ -6,6 +6,7 @@ script has a part for each command of the script.
 
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -67,7 +68,7 @@ class Conditions(Knob, frozen=True, kw_only=True):
 
     def is_for(self, tool: str) -> bool:
         """Return whether they are for calls of this tool."""
-        return any(fnmatchcase(tool, glob) for glob in self.tools)
+        return _is_matched(tool, self.tool)
 
     def problems(self) -> Iterator[Fault]:
         """Yield conditions that cannot be evaluated."""
@@ -100,6 +101,12 @@ class Conditions(Knob, frozen=True, kw_only=True):
         return " ".join(parts) or "every call"
 
 
+@lru_cache(maxsize=1024)
+def _is_matched(tool: str, globs: str | tuple[str, ...]) -> bool:
+    """Return whether a tool is one of those that a rule names."""
+    return any(fnmatchcase(tool, glob) for glob in ((globs,) if isinstance(globs, str) else globs))
+
+
 class ToolCall(msgspec.Struct, frozen=True):
     """A call to judge: the tool's name, the arguments as JSON text, and the folders of the run."""
 
@@ -125,7 +132,8 @@ NO_COMMAND = Part()
 
 def list_parts(rules: Iterable[Conditions], call: ToolCall) -> list[Part]:
     """Return the parts of a call that the rules are about."""
-    fields = {rule.field for rule in rules if rule.command is not None and rule.is_for(call.tool)}
+    reading = [rule for rule in rules if rule.command is not None and rule.is_for(call.tool)]
+    fields = dict.fromkeys(rule.field for rule in reading)  # in the rules' order, in every process
     parts = [part for field in fields for script in _scripts(call, field) for part in _parts(script, field)]
     return parts or [NO_COMMAND]
 
@@ -156,14 +164,16 @@ def holds_for_part(rule: Conditions, call: ToolCall, part: Part, *, permits: boo
     `permits`: strict, as a permission must be. All paths and hosts of the call must match, and a command must
     begin with exactly the words of the rule.
     """
-    return join(
-        [
-            *([_command_holds(rule, part, permits=permits)] if rule.command is not None else []),
-            *([_path_holds(rule, rule.path, call, permits=permits)] if rule.path is not None else []),
-            *([_host_holds(rule, rule.host, call, permits=permits)] if rule.host is not None else []),
-            *([_text_holds(rule, rule.matches, call)] if rule.matches is not None else []),
-        ]
-    )
+    found: bool | None = True
+    if rule.command is not None:
+        found = _command_holds(rule, part, permits=permits)
+    if found is not False and rule.path is not None:
+        found = join([found, _path_holds(rule, rule.path, call, permits=permits)])
+    if found is not False and rule.host is not None:
+        found = join([found, _host_holds(rule, rule.host, call, permits=permits)])
+    if found is not False and rule.matches is not None:
+        found = join([found, _text_holds(rule, rule.matches, call)])
+    return found
 
 
 def join(conditions: Sequence[bool | None]) -> bool | None:

@@ -9,19 +9,19 @@ Each condition is true, false or unknown, for example where the shell determines
 a call for an unknown condition; if a rule that refuses or asks is unknown, so is the decision.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from refold.reducers.errors import Fault, shown
+from refold.reducers.permissions.commands import known_texts, literal_head
 from refold.reducers.permissions.conditions import (
     Conditions,
     Part,
     ToolCall,
     holds_for_part,
-    join,
     list_parts,
 )
 
@@ -89,8 +89,57 @@ class PermissionVerdict(msgspec.Struct, frozen=True):
     command: str = ""
 
 
+class IndexedRule(NamedTuple):
+    """A rule with its index. Every command that it matches begins with one of `heads`; None: any may."""
+
+    place: int
+    rule: PermissionRule
+    heads: tuple[str, ...] | None
+
+
+class ToolRules(NamedTuple):
+    """The rules for a tool, in order, with the heads of all."""
+
+    rules: Sequence[IndexedRule]
+    heads: tuple[str, ...] | None
+
+
+class RuleIndex:
+    """A list of rules, with those that are for a tool found once for each tool."""
+
+    def __init__(self, rules: Sequence[PermissionRule]) -> None:
+        self._rules = rules
+        self._found: dict[str, ToolRules] = {}
+
+    def find(self, tool: str) -> ToolRules:
+        """Return the rules for a tool."""
+        found = self._found.get(tool)
+        if found is None:
+            if len(self._found) >= _MAX_TOOLS:
+                self._found.clear()
+            numbered = enumerate(self._rules)
+            rules = [IndexedRule(at, rule, _heads(rule)) for at, rule in numbered if rule.is_for(tool)]
+            heads = [each.heads for each in rules if each.heads is not None]
+            all_ = tuple(head for each in heads for head in each) if len(heads) == len(rules) else None
+            found = self._found[tool] = ToolRules(rules, all_)
+        return found
+
+
+_MAX_TOOLS = 1000
+"""Maximum number of tools in an index; a model may call any names."""
+
+
+def _heads(rule: PermissionRule) -> tuple[str, ...] | None:
+    if rule.command is None:
+        return None
+    if isinstance(rule.command, str):
+        return (literal_head(rule.command),)
+    first = rule.command[0]
+    return (first,) if isinstance(first, str) else first
+
+
 def decide(
-    rules: Sequence[PermissionRule],
+    rules: Sequence[PermissionRule] | RuleIndex,
     order: Order,
     otherwise: Effect,
     call: ToolCall,
@@ -101,15 +150,11 @@ def decide(
     `order` is which of several rules applies: `strictest` (refuse before ask before permit), or the `first`
     or `last` in the list. `active` is about rules with `after`.
     """
-    relevant = [
-        (place, rule, None if rule.opaque else True if rule.after is None else active.get(place, False))
-        for place, rule in enumerate(rules)
-        if rule.is_for(call.tool)
-    ]
-    if not relevant:
+    found = (rules if isinstance(rules, RuleIndex) else RuleIndex(rules)).find(call.tool)
+    if not found.rules:
         return PermissionVerdict(otherwise)
-    parts = list_parts(rules, call)
-    decided = [_decide_part(relevant, order, otherwise, call, part) for part in parts]
+    parts = list_parts([each.rule for each in found.rules], call)
+    decided = [_decide_part(found, order, otherwise, call, part, active) for part in parts]
     return max(
         (one for one in decided if one is not None), key=_strictness, default=PermissionVerdict(otherwise)
     )
@@ -130,28 +175,49 @@ def _strictness(decision: PermissionVerdict) -> tuple[int, bool]:
 
 
 def _decide_part(
-    rules: Sequence[tuple[int, PermissionRule, bool | None]],
-    order: Order,
-    otherwise: Effect,
-    call: ToolCall,
-    part: Part,
+    rules: ToolRules, order: Order, otherwise: Effect, call: ToolCall, part: Part, active: Active
 ) -> PermissionVerdict | None:
     """Return the decision on a part; None if the part needs none."""
-    text = _text(part)
     found = list[PermissionVerdict]()
-    for place, rule, applies in rules if order != "last" else reversed(rules):
-        permits = rule.effect == "permit"
-        held = join([applies, applies is not False and holds_for_part(rule, call, part, permits=permits)])
+    for place, rule in _candidates(rules, order, part):
+        applies = _applies(place, rule, active)
+        if applies is False:
+            continue
+        held = holds_for_part(rule, call, part, permits=rule.effect == "permit")
+        held = None if held and applies is None else held
         if held is None and rule.effect != "permit":
             why = rule.opaque or part.opaque or "what the rule reads is unknown"
-            found.append(PermissionVerdict("unknown", place, why, text))
+            found.append(PermissionVerdict("unknown", place, why, _text(part)))
         elif held:
-            found.append(PermissionVerdict(rule.effect, place, "", text))
+            found.append(PermissionVerdict(rule.effect, place, "", _text(part)))
         if found and order != "strictest":
             break
     if part.command is not None and part.command.transparent and all(one.effect == "permit" for one in found):
         return None
-    return max(found, key=_strictness, default=PermissionVerdict(otherwise, command=text))
+    return max(found, key=_strictness) if found else PermissionVerdict(otherwise, command=_text(part))
+
+
+def _candidates(found: ToolRules, order: Order, part: Part) -> Iterable[tuple[int, PermissionRule]]:
+    """Return the rules that may match a part, in their order; most match no command with its first word."""
+    rules = found.rules if order != "last" else found.rules[::-1]
+    texts = known_texts(part.command.words) if part.command is not None else None
+    if texts is None:
+        return [(place, rule) for place, rule, _ in rules]
+    text, based = texts
+    if found.heads is not None and not text.startswith(found.heads) and not based.startswith(found.heads):
+        return ()
+    return [
+        (place, rule)
+        for place, rule, heads in rules
+        if heads is None or text.startswith(heads) or based.startswith(heads)
+    ]
+
+
+def _applies(place: int, rule: PermissionRule, active: Active) -> bool | None:
+    """Return whether a rule is in force; None: unknown."""
+    if rule.opaque:
+        return None
+    return True if rule.after is None else active.get(place, False)
 
 
 def _text(part: Part) -> str:

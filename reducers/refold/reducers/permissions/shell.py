@@ -101,23 +101,30 @@ class _Reading:
         if len(source) > MAX_BYTES or nested > MAX_NESTED_SCRIPTS:
             self.obscure("it is longer or more deeply nested than rules are applied to")
             return
-        open_nodes: list[tuple[Node, int]] = [(_parser().parse(source).root_node, 0)]
+        root = _parser().parse(source).root_node
+        broken = root.has_error  # without an error no node is one
+        open_nodes: list[tuple[Node, int]] = [(root, 0)]
         while open_nodes:
             node, depth = open_nodes.pop()
             if depth > MAX_DEPTH:
                 self.obscure("it is nested too deeply")
-            elif node.is_error or node.is_missing:
+            elif broken and (node.is_error or node.is_missing):
                 self.obscure("it has a syntax error")
             else:
                 self._see(node, text, nested)
-                open_nodes += [(child, depth + 1) for child in reversed(node.children)]
+                if node.child_count:
+                    open_nodes += [(child, depth + 1) for child in reversed(node.children)]
 
     def result(self) -> Script:
         """Return what was found. A function's call is transparent: the commands of its body are listed."""
-        commands = (
-            Command(each.words, each.transparent or (bool(each.words) and each.words[0] in self.functions))
-            for each in self.commands
-        )
+        commands = self.commands
+        if self.functions:
+            commands = [
+                Command(
+                    each.words, each.transparent or (bool(each.words) and each.words[0] in self.functions)
+                )
+                for each in commands
+            ]
         return Script(tuple(commands), tuple(self.writes), self.assigns, self.opaque)
 
     def obscure(self, why: str) -> None:
@@ -125,7 +132,10 @@ class _Reading:
         self.opaque = self.opaque or why
 
     def _see(self, node: "Node", text: str, nested: int) -> None:
-        match node.type:
+        kind = node.type
+        if kind not in _READ:  # most nodes are words, blanks and separators
+            return
+        match kind:
             case "command":
                 self.run(_words(node, text), nested)
             case "declaration_command" | "unset_command":
@@ -165,6 +175,13 @@ class _Reading:
         self.obscure("it has too many wrappers")
 
 
+_READ = frozenset(
+    {
+        "command", "declaration_command", "unset_command", "variable_assignment", "function_definition",
+        "file_redirect", "test_command",
+    }
+)  # fmt: skip
+"""Kinds of nodes that say what a script runs or writes."""
 _WRITING = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 
 
@@ -174,20 +191,25 @@ def _source(node: "Node", text: str) -> str:
 
 def _words(command: "Node", text: str) -> Words:
     """Return the words of a command, with quotes removed."""
-    beside = ("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect")
-    return tuple(_word(child, text) for child in command.named_children if child.type not in beside)
+    return tuple([_word(child, text) for child in command.named_children if child.type not in _BESIDE])
+
+
+_BESIDE = frozenset({"variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect"})
+"""Named parts of a command that are not its words."""
 
 
 def _word(node: "Node", script: str) -> str | None:
     """Return the text of a word after quote removal; None if the shell determines it."""
-    raw = _source(node, script)
-    match node.type:
+    raw, kind = _source(node, script), node.type
+    if kind == "word":
+        return _unquoted(raw)
+    match kind:
         case "command_name" | "concatenation":
-            if node.type == "concatenation" and _BRACES.search(raw):
+            if kind == "concatenation" and _BRACES.search(raw):
                 return None
             parts = [_word(child, script) for child in node.children]
             return None if None in parts else "".join(filter(None, parts))
-        case "word" | "number" | "{" | "}" | "extglob_pattern" | "special_character":
+        case "number" | "{" | "}" | "extglob_pattern" | "special_character":
             return _unquoted(raw)
         case "string" | "translated_string":
             text = raw.removeprefix("$")
@@ -202,6 +224,7 @@ def _word(node: "Node", script: str) -> str | None:
 
 
 _BRACES = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
+_SPECIAL = re.compile(r"[*?\[{\\]")
 _GLOB = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]")
 _ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPED_IN_QUOTES = re.compile(r'\\([$`"\\\n])')
@@ -214,6 +237,8 @@ _ANSI_LETTERS = {
 
 def _unquoted(raw: str) -> str | None:
     """Return an unquoted word. None if the shell expands it: a glob or braces."""
+    if not _SPECIAL.search(raw):
+        return raw
     if _GLOB.search(raw) or _BRACES.search(raw):
         return None
     return _ESCAPED.sub(_escaped, raw)

@@ -18,7 +18,8 @@ from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Cause, Unknown
 from refold.replay import known
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.pair import DivergencePoint, Effect, RunPair, Uncertainty
+from refold.replay.whatif.pair import DivergencePoint, RunPair
+from refold.replay.whatif.uncertainty import Effect, Uncertainty
 from refold.replay.whatif.upper_bounds import FOREVER, GROWING, UNKNOWNS, stops_read, without_known_limits
 from refold.replay.whatif.verdict import Verdict
 from refold.replay.whatif.worst_case import TimeOwner, WorstCase, WorstCaseClock
@@ -68,7 +69,7 @@ class Bounds:
             return
         policy = without_known_limits(new, GROWING, old.limits)
         for kind, bound in UNKNOWNS.items():
-            if kind in lost - self._followed and bound.is_read(old, policy):
+            if kind in lost - self._followed and bound.is_read(old, policy, self._registry):
                 self._follow_kind(kind, policy, lost_before=kind in before)
 
     def _follow_kind(self, kind: Unknown, policy: Policy, *, lost_before: bool) -> None:

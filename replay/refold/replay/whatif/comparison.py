@@ -23,7 +23,7 @@ from refold.replay.summary import task_of
 from refold.replay.whatif.bounds import Bounds
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.losses import Losses, UnjudgedCalls
-from refold.replay.whatif.pair import DivergencePoint, Effect, RunPair, Uncertainty, prove
+from refold.replay.whatif.pair import DivergencePoint, RunPair
 from refold.replay.whatif.tables import (
     ArgumentSchemas,
     Contexts,
@@ -32,6 +32,7 @@ from refold.replay.whatif.tables import (
     add_price,
     close_price,
 )
+from refold.replay.whatif.uncertainty import Effect, Uncertainty, prove
 from refold.replay.whatif.verdict import MOST, Prefixes, Spend, Verdict, WhatIf, spend_of
 from refold.store.bundles import Scan
 from refold.store.protocol import Store

@@ -42,7 +42,8 @@ from refold.reducers.source_marks import (
 from refold.reducers.vocabulary import ToolError, Unknown
 from refold.replay import known
 from refold.replay.source_words import describe_loss, is_lost
-from refold.replay.whatif.pair import Effect, RunPair, Uncertainty
+from refold.replay.whatif.pair import RunPair
+from refold.replay.whatif.uncertainty import Effect, Uncertainty
 from refold.replay.whatif.upper_bounds import UNCOUNTED, UNTIMED, counts, without_known_limits
 from refold.replay.whatif.verdict import Verdict
 
@@ -323,9 +324,8 @@ class UnjudgedCalls:
     def __init__(self, near: RunPair, doubt: Callable[[Uncertainty], None]) -> None:
         self._near, self._doubt = near, doubt
         self._reported = set[str]()
-        self._incomplete = dict[
-            str, str
-        ]()  # incomplete calls of the latest response, with the rule for their tool
+        # Incomplete calls of the latest response, with the rule for their tool.
+        self._incomplete = dict[str, str]()
 
     def judge(self, seq: int, fact: ev.Fact) -> None:
         """Evaluate after both runs took a fact."""

@@ -101,6 +101,8 @@ class Windows:
             known = self._alike[place] if place < len(self._alike) else None
             if known is not None and known[0] is pair[0] and known[1] is pair[1]:
                 continue
+            if pair[0] is pair[1]:  # taken while one state served both runs
+                continue
             if list(map(recorded.appearance, pair[0])) != list(map(derived.appearance, pair[1])):
                 return False
         self._alike = pairs
@@ -270,6 +272,9 @@ class UnobservedChanges:
 
     def __init__(self) -> None:
         self._facts: dict[int, Mismatch] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._facts)
 
     def copy(self) -> "UnobservedChanges":
         """Return an independent copy."""

@@ -6,7 +6,6 @@ evidence.
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -17,11 +16,13 @@ from refold.reducers.estimate import MissingTokenizer
 from refold.reducers.folds import advance
 from refold.reducers.guards import Registry
 from refold.reducers.pending import underway
+from refold.reducers.policy import Policy
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Unknown
 from refold.replay.figures import find_verdict
 from refold.replay.parting import place_of
 from refold.replay.whatif.facts import Change, ChangedFact, carry_over
+from refold.replay.whatif.lockstep import FOUNDING, decide_alike, is_alike
 from refold.replay.whatif.mismatches import (
     OF_CALLS,
     OF_THE_FACT,
@@ -78,6 +79,9 @@ class DivergencePoint(msgspec.Struct, frozen=True, kw_only=True):
 class RunPair:
     """Follows a recorded run fact by fact and derives the other run from the same facts."""
 
+    apart: bool = False
+    """Derive both runs of every pair, which tests compare with what is derived once for both."""
+
     def __init__(self, run: str, change: Change, registry: Registry, shared: int = 0) -> None:
         self.run, self._change, self._registry = run, change, registry
         self._counted, self.before = shared, Spend()
@@ -89,6 +93,7 @@ class RunPair:
         self.events: Sequence[ev.Event] = ()
         """Events that the other run took last."""
         self.found: DivergencePoint | None = None
+        self._joined: tuple[Policy, Policy] | None = None  # policies under which one state serves both runs
         self.fact = self.shared = 0
         """The last fact, and the last event that both runs have."""
         self.reached = True
@@ -126,6 +131,45 @@ class RunPair:
         self.fact = seq
         self._given.take(fact)
         self._offer_more(fact)
+        joined = self._is_joined()
+        if joined and self._take_joined(fact, group):
+            return
+        self._take_apart(seq, fact, group)
+        self._joined = None
+        if (joined or isinstance(fact, FOUNDING)) and self.found is None and not self.apart:
+            self._join()
+
+    def _is_joined(self) -> bool:
+        """Return whether the two runs have the same state, apart from their policies."""
+        if self._joined is None:
+            return False
+        one, other = self._joined
+        same = self.recorded.state.policy is one and self.derived.state.policy is other
+        return same or self._join()  # a bound on unknown data changes policies
+
+    def _join(self) -> bool:
+        one, other = self.recorded.state, self.derived.state
+        alike = not self.unseen and is_alike(one, other) and self.recorded.harness == self.derived.harness
+        self._joined = (one.policy, other.policy) if alike else None
+        return alike
+
+    def _take_joined(self, fact: ev.Fact, group: Sequence[ev.Decision]) -> bool:
+        """Take a fact on which both runs decide the same, and derive it once; False if they may not."""
+        if isinstance(fact, FOUNDING) or self.fact <= self._counted <= self.fact + len(group):
+            return False
+        one, other = self.recorded.state, self.derived.state
+        carried = carry_over(fact, one, other, self._change, self._registry)
+        if not isinstance(carried, ev.Fact) or (carried is not fact and carried != fact):
+            return False
+        after = decide_alike(other, fact, group, self._registry)
+        if after is None:
+            return False
+        self.reached, self.shared = True, self.fact
+        self._accept(*after)
+        self.recorded.take(after[1], replace(after[0], setup=one.setup, guards=one.guards))
+        return True
+
+    def _take_apart(self, seq: int, fact: ev.Fact, group: Sequence[ev.Decision]) -> None:
         self.reached = self.found is None and self._fire_deadlines(fact)
         if not self.reached:
             parted_now = self.found is not None and self.found.fact == seq
@@ -172,7 +216,8 @@ class RunPair:
     def offer(self, tools: tuple[ev.Manifest, ...]) -> None:
         """Set the tools of both runs."""
         for side in (self.recorded, self.derived):
-            side.state = replace(side.state, setup=replace(side.state.setup, tools=tools))
+            if side.state.setup.tools != tools:
+                side.state = replace(side.state, setup=replace(side.state.setup, tools=tools))
 
     def _charge(self, fact: ev.Fact) -> None:
         """Count work in progress when a deadline stopped the run as spent, to its recorded end."""
@@ -224,15 +269,19 @@ class RunPair:
 
     def _advance(self, fact: ev.Fact) -> Sequence[ev.Decision]:
         first = self.derived.state.seq + 1
-        state, self.events = advance(self.derived.state, fact, self._registry)
-        self.derived.take(self.events, state)
+        self._accept(*advance(self.derived.state, fact, self._registry))
         if first != self.fact and not isinstance(fact, ev.ClockRead):
             self.origins[first] = self.fact
-        for event in self.events:
+        return [event for event in self.events if isinstance(event, ev.Decision)]
+
+    def _accept(self, state: RunState, events: Sequence[ev.Event]) -> None:
+        """Take the events of the other run, and the state after them."""
+        self.events = events
+        self.derived.take(events, state)
+        for event in events:
             self._note(event)
             if isinstance(event, ev.HistoryPruned | ev.MessageTrimmed):
                 self.changes.append((self.fact, event))
-        return [event for event in self.events if isinstance(event, ev.Decision)]
 
     def _note(self, event: ev.Event) -> None:
         said = find_verdict(event)
@@ -306,47 +355,3 @@ def _verdict_of(found: Mismatch) -> Verdict:
 def _spend_until(spent: Spend, other: Spend) -> Spend:
     """Return the spending with the elapsed time of the other run."""
     return replace(spent, duration=other.duration, waited=other.waited)
-
-
-Effect = Literal["stops", "asks", "rests"]
-"""Possible effect of unknown data: the run stops earlier, it requests something else, or the result depends
-on the unknown and proves nothing.
-"""
-
-
-class Uncertainty(msgspec.Struct, frozen=True):
-    """Data that a rule needed after the fact at event `seq` and that the record lacks.
-
-    `after` is the other run after that fact; None means its latest state.
-    """
-
-    seq: int
-    why: str
-    effect: Effect
-    after: RunState | None = None
-
-
-def prove(
-    found: DivergencePoint | None, doubts: Sequence[Uncertainty], now: RunState
-) -> DivergencePoint | None:
-    """Reduce a divergence (None: not found yet) to what does not depend on unknown data.
-
-    `doubts` are in event order, `now` is the current state of the other run.
-    """
-    if not doubts:
-        return found
-    first, effects = doubts[0], {doubt.effect for doubt in doubts}
-    if found is not None and found.verdict is Verdict.STOPS and effects == {"stops"}:
-        return replace(found, exact=False)  # here, or before
-    if found is not None and (found.verdict, found.fact, effects) == (Verdict.DIVERGES, first.seq, {"asks"}):
-        return found  # in this, or in more
-    other = first.after or now
-    return DivergencePoint(
-        verdict=Verdict.INCONCLUSIVE,
-        fact=first.seq,
-        seq=first.seq,
-        turn=other.spent.steps,
-        mismatch=Mismatch("unknown", first.why),
-        other=other,
-        doubted=True,
-    )

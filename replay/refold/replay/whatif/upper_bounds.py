@@ -60,13 +60,14 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of data that a record may lack: how to detect it, who reads it, and its upper bound.
 
     `is_lost`: whether a fact lacks it. `is_read`: whether the second policy uses it, over a run under the
-    first. `fill` returns the fact at the upper bound, `raise_before` the state at the upper bound of what
-    came before. `limit` is the type and the measure of the limits that count it. `words` describes the
-    missing data in a state: a sentence if limits count it, else the object of "the record does not say".
+    first, with these guards installed. `fill` returns the fact at the upper bound, `raise_before` the state
+    at the upper bound of what came before. `limit` is the type and the measure of the limits that count it.
+    `words` describes the missing data in a state: a sentence if limits count it, else the object of "the
+    record does not say".
     """
 
     is_lost: Callable[[ev.Fact], bool]
-    is_read: Callable[[Policy, Policy], bool]
+    is_read: Callable[[Policy, Policy, Registry], bool]
     fill: Callable[[ev.Fact, Assumption], ev.Fact]
     words: Callable[[RunState], str]
     raise_before: Callable[[RunState], RunState] = lambda state: state
@@ -102,10 +103,11 @@ def counts(policy: Policy, kind: Unknown) -> bool:
     return any(limit.reads is kind for limit in policy.limits)
 
 
-def _reads_tools(_: Policy, policy: Policy) -> bool:
+def _reads_tools(_: Policy, policy: Policy, registry: Registry) -> bool:
     do = policy.overflow.do or () if policy.overflow is not None else ()
     steps = (*policy.history, *(step for step in do if not isinstance(step, str)))
-    judges = policy.guards or policy.premature_end or policy.pressure
+    kinds = (registry.get(str(config.get("guard"))) for config in policy.guards)
+    judges = policy.premature_end or policy.pressure or any(reading_of(kind).manifest for kind in kinds)
     return bool(judges) or any(Unknown.TOOLS in step.reads for step in steps)
 
 
@@ -180,25 +182,25 @@ UNKNOWNS: Mapping[Unknown, Bound] = MappingProxyType(
         ),
         Unknown.CONTEXT: Bound(
             is_lost=lambda fact: isinstance(fact, ev.RunStarted) and Unknown.CONTEXT in fact.unknown,
-            is_read=lambda _, policy: any(Unknown.CONTEXT in step.reads for step in policy.history),
+            is_read=lambda _, policy, __: any(Unknown.CONTEXT in step.reads for step in policy.history),
             fill=_shrink_context,
             words=_name_context,
         ),
         Unknown.ERRORS: Bound(
             is_lost=lambda fact: isinstance(fact, ev.ToolReturned) and Unknown.ERRORS in fact.unknown,
-            is_read=lambda old, new: bool(new.guards or new.premature_end or new.texts != old.texts),
+            is_read=lambda old, new, _: bool(new.guards or new.premature_end or new.texts != old.texts),
             fill=_fail,
             words=lambda _: "which calls failed",
         ),
         Unknown.STOP: Bound(
             is_lost=lambda fact: isinstance(fact, ev.ModelResponded) and Unknown.STOP in fact.unknown,
-            is_read=lambda _, policy: bool(stops_read(policy)),
+            is_read=lambda _, policy, __: bool(stops_read(policy)),
             fill=_stop,
             words=_name_stop,
         ),
         Unknown.USAGE: Bound(
             is_lost=lacks_usage,
-            is_read=lambda _, policy: policy.stream is not None or counts(policy, Unknown.USAGE),
+            is_read=lambda _, policy, __: policy.stream is not None or counts(policy, Unknown.USAGE),
             fill=_spend_most,
             raise_before=_spend_before,
             words=lambda state: _SILENT if state.answer is not None and state.answer.silent else UNCOUNTED,
@@ -206,7 +208,7 @@ UNKNOWNS: Mapping[Unknown, Bound] = MappingProxyType(
         ),
         Unknown.COST: Bound(
             is_lost=lacks_price,
-            is_read=lambda _, policy: counts(policy, Unknown.COST),
+            is_read=lambda _, policy, __: counts(policy, Unknown.COST),
             fill=_cost_most,
             raise_before=lambda state: replace(state, spent=replace(state.spent, cost_nanousd=MOST)),
             words=lambda _: UNPRICED,
@@ -214,7 +216,7 @@ UNKNOWNS: Mapping[Unknown, Bound] = MappingProxyType(
         ),
         Unknown.TIME: Bound(
             is_lost=lacks_time,
-            is_read=lambda _, policy: counts(policy, Unknown.TIME),
+            is_read=lambda _, policy, __: counts(policy, Unknown.TIME),
             fill=lambda fact, _: fact,  # `WorstCaseClock` moves facts
             raise_before=_begin_long_ago,
             words=lambda _: UNTIMED,
