@@ -94,6 +94,7 @@ USES = {
     "policy list": Use("policy list"),
     "policy show": Use("policy show hermes"),
     "policy check": Use("policy check hermes"),
+    "policy import": Use("policy import --from claude:SETTINGS"),
     "policy schema": Use("policy schema"),
 }
 ALSO = (
@@ -170,6 +171,7 @@ def _meant(word: str, folder: Path, scratch: Path) -> str:
         "WAITS": WAITS,
         "LONG": LONG,
         "RULES": str(ROOT / "tests" / "support" / "rules.yaml"),
+        "SETTINGS": str(ROOT / "tests" / "support" / "settings.json"),
         "KEY": str(folder / "key"),
         "BUNDLE": str(folder / "bundle.zip"),
         "FOLDER": str(TRANSCRIPTS),

@@ -26,7 +26,8 @@ from refold.importers.transcript import Transcript
 from refold.reducers.guards.permissions import Permissions
 from refold.reducers.parser import parse
 from refold.replay.bulk import Shard
-from refold.replay.permission_hits import HitCounter, PermissionHits, merge_hits
+from refold.replay.permissions.calls import CallJudge, RuleList
+from refold.replay.permissions.hits import PermissionHits
 from refold.replay.reader import follow_all
 from refold.replay.whatif.comparison import ask_all
 from refold.replay.whatif.rule_subset import add_guards
@@ -74,17 +75,16 @@ def whatif(folder: str, runs: Sequence[tuple[str, int]]) -> Answer:
 def hits(folder: str, runs: Sequence[tuple[str, int]]) -> Answer:
     """`refold rules`: which rule decides each call."""
     (config,) = parse({"guards": [policy()]}).guards
-    guard = _guard(config)
+    lists = (RuleList("rules", _guard(config)),)
     begun = time.process_time()
-    found: list[PermissionHits] = []
+    total = PermissionHits()
     with Scan(Path(folder, "runs.db")) as scan:
         for run, _ in runs:
-            counter = HitCounter(guard)
-            follow_all(scan.records(run), counter)
-            found.append(counter.result())
-    total = merge_hits(found)
+            judge = CallJudge(lambda _: lists)
+            follow_all(scan.records(run), judge)
+            total.add(judge.result())
     seconds = time.process_time() - begun
-    decided = {str(place): each.calls for place, each in sorted(total.rules.items())}
+    decided = {label: each.calls for label, each in sorted(total.rules.items())}
     return {"seconds": seconds, "peak": peak(), "found": decided}
 
 

@@ -12,4 +12,5 @@ def test_rules_are_asked_about_all_sessions(tmp_path: Path) -> None:
     assert [50, 50, 20] == [file.read_text().count('"tool_use", "id"') for file in files]
     assert 3 == len(prepared["runs"])
     assert {"diverges": 1, "agree": 2} == whatif(str(tmp_path), prepared["runs"])["found"]
-    assert 1 == hits(str(tmp_path), prepared["runs"])["found"]["2"]
+    found = hits(str(tmp_path), prepared["runs"])["found"]
+    assert 1 == found["Bash sudo *"]

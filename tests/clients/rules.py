@@ -1,9 +1,8 @@
 """The same permission rule as a client's own setting, and as a policy over the client's transcript.
 
 Each client runs the script twice. With its rule, the files in its work folder show which commands it ran.
-Without it, the transcript has all calls, and refold judges them by the client's own rules file. A call that
-the client refused must be refused, or unknown, for refold. refold also looks into wrappers and substitutions,
-where a client may not: such calls are listed as broader.
+Without it, the transcript has all calls, and refold judges them by the client's own rules file. refold must
+refuse what the client refused, and nothing else. It may be unsure, as about a command behind a wrapper.
 """
 
 import sys
@@ -24,21 +23,46 @@ from refold.replay.reader import run_follower
 from refold.store import SqliteStore
 
 COMMANDS = (
-    "touch {}",
-    "mkdir {}",
-    "cd . && touch {}",
-    "ls; touch {}",
-    "(touch {})",
-    "ls\ntouch {}",
-    "touch {} || ls",
-    "ls | xargs touch {}",
-    "bash -c 'touch {}'",
-    "env A=1 touch {}",
-    "echo $(touch {})",
-    "/usr/bin/touch {}",
-    "t=touch; $t {}",
-    "echo touch > {}",
-    "cp a.txt {}",
+    "touch FILE",
+    "mkdir FILE",
+    "cd . && touch FILE",
+    "ls; touch FILE",
+    "ls\ntouch FILE",
+    "touch FILE || ls",
+    "ls | touch FILE",
+    "touch FILE & wait",
+    "t'ou'ch FILE",
+    "touch FILE > /dev/null",
+    "touch FILE 2>&1",
+    "touch FILE < a.txt",
+    "touch FILE $HOME",
+    "touch FILE a.*",
+    "touch FILE $(echo a.txt)",
+    "A=1 touch FILE",
+    "(touch FILE)",
+    "{ touch FILE; }",
+    "! touch FILE",
+    "if true; then touch FILE; fi",
+    "for x in 1; do touch FILE; done",
+    "f() { touch FILE; }; f",
+    "echo $(touch FILE)",
+    "cat <(touch FILE)",
+    "cat <<E\n$(touch FILE)\nE",
+    "ls | xargs touch FILE",
+    "bash -c 'touch FILE'",
+    "env touch FILE",
+    "env A=1 touch FILE",
+    "command touch FILE",
+    "exec touch FILE",
+    "timeout 5 touch FILE",
+    "nohup touch FILE",
+    "nice touch FILE",
+    "time touch FILE",
+    "find a.txt -exec touch FILE ';'",
+    "/usr/bin/touch FILE",
+    "t=touch; $t FILE",
+    "echo touch > FILE",
+    "cp a.txt FILE",
 )
 """Each makes a file of its own, so that the work folder shows whether it ran."""
 UNKNOWN = 125
@@ -54,11 +78,11 @@ class CheckedCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """`equal`, `broader` (only refold refuses it), `unknown`, or `MISSED`, which is a fault."""
+        """`equal`, `unknown`, or a fault: `MISSED` by refold, or `INVENTED`: only refold refuses it."""
         if self.decision == "unknown":
             return "unknown"
         decides = self.decision == "refuse"
-        return "equal" if decides is self.refused else "broader" if decides else "MISSED"
+        return "equal" if decides is self.refused else "INVENTED" if decides else "MISSED"
 
 
 def compare_rules(clients: Sequence[Client]) -> int:
@@ -77,7 +101,7 @@ def compare_rules(clients: Sequence[Client]) -> int:
             ran = "refused" if each.refused else "ran"
             recorded = "recorded" if each.recorded else "not recorded" if each.refused else ""
             print(f"  {each.verdict:8} {ran:8} {recorded:13} {each.decision:8} {each.command!r}")
-        is_fault = any(each.verdict == "MISSED" or each.recorded > each.refused for each in checked)
+        is_fault = any(each.verdict.isupper() or each.recorded != each.refused for each in checked)
         is_empty = not any(each.refused for each in checked)  # the client did not read its rules
         codes.append(1 if is_fault else UNKNOWN if is_empty else 0)
         sys.stdout.flush()
@@ -86,7 +110,7 @@ def compare_rules(clients: Sequence[Client]) -> int:
 
 def check_client(client: Client, installed: Installed) -> list[CheckedCommand]:
     """Run a client with and without its rules, and compare."""
-    commands = [command.format(f"made-{place}") for place, command in enumerate(COMMANDS)]
+    commands = [command.replace("FILE", f"made-{place}") for place, command in enumerate(COMMANDS)]
     turns = [Answer("", (Shell(command),), Usage(100, 0, 5)) for command in commands]
     script = Script(turns=(*turns, Answer("Done.", usage=Usage(100, 0, 5))))
     with_rules, without = (

@@ -147,6 +147,7 @@ def test_an_imported_policy_has_the_same_rules(refold: Refold, tmp_path: Path, d
     assert defaults == {key: value for key, value in written["guards"][0].items() if key != "rules"}
     for rule, converted in zip(written["guards"][0]["rules"], data["guards"][0]["rules"], strict=True):
         assert converted == converted | rule
+        assert "forms" not in rule
     policy = tmp_path / "rules.yaml"
     policy.write_text(found.out, encoding="utf-8")
     assert 0 == refold("policy", "check", policy).code

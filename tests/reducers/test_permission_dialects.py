@@ -53,8 +53,8 @@ host_executable(name = "git", paths = ["/usr/bin/git"])
         ("git reset --merge", "permit"), ("ls", "permit"), ("ls -l", "permit"), ("lsof", "none"), ("cp a b", "ask"),
         ("cp -r a b", "ask"), ("git push origin main", "ask"), ("git fetch", "ask"), ("git status", "permit"),
         ("git push && ls", "ask"), ("ls && git reset --hard", "refuse"), ("ls; cat x", "none"),
-        ("bash -lc 'git push'", "ask"), ("bash -lc 'ls; git status'", "permit"), ("ls > x", "none"),
-        ("ls $(rm x)", "none"), ("sudo git status", "none"), ("timeout 5 git push", "ask"), ("eval x", "unknown"),
+        ("bash -lc 'git push'", "unknown"), ("bash -lc 'ls; git status'", "permit"), ("ls > x", "none"),
+        ("ls $(rm x)", "none"), ("sudo git status", "none"), ("timeout 5 git push", "unknown"), ("eval x", "unknown"),
         ("git reset", "permit"), ("git", "permit"), ("GIT push", "none"), ("./git status", "none"), ("./git push", "ask"),
         ("git reset HEAD --hard", "unknown"), ("cd x && ls", "none"), ("git push | cat", "ask"),
         ("echo 'git reset --hard'", "none"),
@@ -101,6 +101,66 @@ def test_codex_files_that_are_none(text: str, place: str, problem: str) -> None:
     with pytest.raises(PolicyError, match=problem) as raised:
         convert_rules([("x.rules", text)])
     assert raised.value.path.startswith(place)
+
+
+FORMS = {
+    "touch x": "all",
+    "cd . && touch x": "all",
+    "ls; touch x": "all",
+    "ls\ntouch x": "all",
+    "touch x || ls": "all",
+    "ls | touch x": "all",
+    "touch x & wait": "gemini opencode",
+    "t'ou'ch x": "",
+    "touch x > /dev/null": "gemini opencode",
+    "touch x 2>&1": "gemini opencode",
+    "touch x < y": "gemini opencode",
+    "touch x $HOME": "gemini opencode",
+    "touch x a.*": "gemini opencode",
+    "touch x $(echo y)": "gemini opencode",
+    "A=1 touch x": "",
+    "(touch x)": "gemini opencode",
+    "{ touch x; }": "gemini opencode",
+    "! touch x": "gemini opencode",
+    "if true; then touch x; fi": "gemini opencode",
+    "for x in 1; do touch x; done": "gemini opencode",
+    "f() { touch x; }; f": "gemini opencode",
+    "echo $(touch x)": "gemini opencode",
+    "cat <(touch x)": "gemini opencode",
+    "cat <<E\n$(touch x)\nE": "gemini opencode",
+    "ls | xargs touch x": "",
+    "bash -c 'touch x'": "gemini",
+    "env touch x": "",
+    "env A=1 touch x": "",
+    "command touch x": "",
+    "exec touch x": "",
+    "timeout 5 touch x": "",
+    "nohup touch x": "",
+    "nice touch x": "",
+    "time touch x": "",
+    "find y -exec touch x ';'": "",
+    "/usr/bin/touch x": "codex",
+}
+"""Which real clients refused a command by a rule on `touch`: Codex 0.169, Gemini CLI 0.61, OpenCode 1.18."""
+TOUCH = {
+    "codex": (convert_rules, 'prefix_rule(pattern = ["touch"], decision = "forbidden")', "exec_command"),
+    "gemini": (
+        convert_policies,
+        '[[rule]]\ntoolName = "run_shell_command"\ncommandPrefix = "touch"\ndecision = "deny"\npriority = 1\n',
+        "run_shell_command",
+    ),
+    "opencode": (convert_config, '{"permission": {"bash": {"*": "allow", "touch *": "deny"}}}', "bash"),
+}
+
+
+@pytest.mark.parametrize("client", TOUCH)
+@pytest.mark.parametrize("command", FORMS)
+def test_forms_of_commands_as_the_clients_find_them(client: str, command: str) -> None:
+    """A command that the client refused is refused; the same in a form that it let run is unknown."""
+    convert, text, tool = TOUCH[client]
+    key = "cmd" if client == "codex" else "command"
+    refused = FORMS[command] == "all" or client in FORMS[command]
+    assert ("refuse" if refused else "unknown") == effect(convert([("rules", text)]), tool, **{key: command})
 
 
 GEMINI = """
@@ -164,7 +224,7 @@ priority = 5
         ("run_shell_command", {"command": "bash -c 'rm -rf /'"}, "refuse"),
         ("run_shell_command", {"command": "eval $X"}, "unknown"),
         ("run_shell_command", {"command": "ls"}, "none"),
-        ("run_shell_command", {"command": "timeout 5 git push"}, "ask"),
+        ("run_shell_command", {"command": "timeout 5 git push"}, "unknown"),
         ("write_file", {"file_path": "x"}, "ask"),
         ("replace", {"file_path": "x"}, "ask"),
         ("read_file", {"path": "x"}, "permit"),
@@ -176,7 +236,7 @@ priority = 5
         ("run_shell_command", {"command": "git log && git status"}, "permit"),
         ("run_shell_command", {"command": "(rm -rf x)"}, "refuse"),
         ("run_shell_command", {"command": "echo $(rm -rf x)"}, "refuse"),
-        ("run_shell_command", {"command": "git log | xargs rm -rf"}, "refuse"),
+        ("run_shell_command", {"command": "git log | xargs rm -rf"}, "unknown"),
         ("run_shell_command", {"command": "rm -rfv x"}, "none"),
         ("run_shell_command", {"command": "GIT status"}, "none"),
         ("Write_file", {"file_path": "x"}, "none"),
@@ -240,7 +300,7 @@ OPENCODE = """{
         ("bash", {"command": "gitk"}, "ask"), ("bash", {"command": "npm install"}, "permit"),
         ("bash", {"command": "rm x"}, "refuse"), ("bash", {"command": "git status && rm x"}, "refuse"),
         ("bash", {"command": "git status; ls"}, "ask"), ("bash", {"command": "grep x y | cat"}, "ask"),
-        ("bash", {"command": "bash -c 'rm x'"}, "refuse"), ("bash", {"command": "eval $X"}, "unknown"),
+        ("bash", {"command": "bash -c 'rm x'"}, "unknown"), ("bash", {"command": "eval $X"}, "unknown"),
         ("edit", {"filePath": "packages/web/src/content/docs/a.mdx"}, "permit"),
         ("edit", {"filePath": "packages/web/src/content/docs/a/b.mdx"}, "permit"),
         ("write", {"filePath": "packages/web/src/content/docs/a.mdx"}, "permit"),

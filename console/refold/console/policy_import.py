@@ -71,6 +71,8 @@ def _write_header(files: str, version: str, converted: Converted) -> Iterator[st
     yield f"# The permission rules of {_comment(files)}, read as {version} documents them."
     if converted.otherwise is None:
         yield "# Without a rule, a mode of the agent decides, which is not in its files; here such calls run ('else')."
+    if any(rule.forms is not None for rule in converted.rules):
+        yield "# These rules also find commands in forms in which the agent may not, such as behind env."
     if converted.notes:
         yield "# Not rules, or not as they look:"
         yield from (f"#   {_comment(f'{each.place}: {each.problem}')}" for each in converted.notes)
@@ -97,7 +99,11 @@ def _comment(text: str) -> str:
 
 
 def write_rule(rule: PermissionRule) -> str:
-    """Return a rule in one line, as JSON, which YAML includes."""
+    """Return a rule in one line, as JSON, which YAML includes.
+
+    It has no `forms`: as a rule of refold, it finds commands in all of them.
+    """
+    rule = msgspec.structs.replace(rule, forms=None)
     default = PermissionRule(effect=rule.effect)
     given = {
         key: value

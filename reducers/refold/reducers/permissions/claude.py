@@ -21,6 +21,8 @@ _EFFECTS: Mapping[str, Effect] = {"deny": "refuse", "ask": "ask", "allow": "perm
 _RULE = re.compile(r"(?P<tool>[^()]+?)(?:\((?P<spec>.*)\))?", re.DOTALL)
 _READS = ("Read", "Grep", "Glob", "LS", "NotebookRead")
 _EDITS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
+_FORMS = ("complex", *(f"wrapper:{name}" for name in ("timeout", "time", "nice", "nohup", "stdbuf", "xargs")))
+"""As documented: chains and redirections are taken apart, and these wrappers removed."""
 _SHELLS = ("Bash", "PowerShell")
 _UNREAD_PATHS = frozenset({"Write", "MultiEdit", "NotebookEdit", "Glob", "Grep", "LS", "NotebookRead"})
 _FIELDS: Mapping[str, str] = {"Agent": "subagent_type", "Task": "subagent_type", "Skill": "skill"}
@@ -90,7 +92,7 @@ def convert_rule(rule: str, effect: Effect, where: str) -> Iterator[PermissionRu
             yield Note(where, problem)
     elif tool in _SHELLS:
         command = spec.removesuffix(":*") + " *" if spec.endswith(":*") else spec
-        yield PermissionRule(effect=effect, tool=tool, command=command, source=source)
+        yield PermissionRule(effect=effect, tool=tool, command=command, source=source, forms=_FORMS)
     elif tool in ("Read", "Edit"):
         yield from _convert_path(tool, spec, effect, where, source)
     elif tool in _UNREAD_PATHS:

@@ -19,6 +19,8 @@ DIALECT = "Codex execution policies"
 
 _EFFECTS: Mapping[str, Effect] = {"forbidden": "refuse", "prompt": "ask", "allow": "permit"}
 _TOOLS = ("exec_command", "shell", "shell_command", "local_shell", "container.exec", "unified_exec", "Bash")
+_FORMS = ("path",)
+"""Tried with Codex 0.169: a script with more than plain words is one command that no rule matches."""
 _KEYS = frozenset({"pattern", "decision", "justification", "match", "not_match"})
 
 
@@ -71,6 +73,7 @@ def _convert(name: str, statement: ast.stmt) -> PermissionRule | Note:
         match=_examples(where, "match", given.get("match", ())),
         not_match=_examples(where, "not_match", given.get("not_match", ())),
         source=name_rule(title, where),
+        forms=_FORMS,
     )
 
 

@@ -16,6 +16,8 @@ DIALECT = "Gemini CLI policy engine"
 
 _EFFECTS: Mapping[str, Effect] = {"deny": "refuse", "ask_user": "ask", "allow": "permit"}
 _SHELL = "run_shell_command"
+_FORMS = ("complex", "compound", "substitution", "script")
+"""Tried with Gemini CLI 0.61: commands behind wrappers, assignments, paths and quotes are not found."""
 _KEYS = (
     "toolName", "mcpName", "subagent", "toolAnnotations", "argsPattern", "commandPrefix", "commandRegex",
     "decision", "priority", "modes", "interactive", "allowRedirection", "denyMessage",
@@ -84,6 +86,7 @@ def _convert(where: str, rule: Mapping[str, Any]) -> Iterator[PermissionRule | N
             say=say if isinstance(say, str) else "",
             source=name_rule(title, where),
             opaque=opaque,
+            forms=_FORMS,
         )
 
 

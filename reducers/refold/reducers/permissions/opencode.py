@@ -15,6 +15,10 @@ DIALECT = "OpenCode 1"
 
 _EFFECTS: Mapping[str, Effect] = {"deny": "refuse", "ask": "ask", "allow": "permit"}
 _TOOLS: Mapping[str, tuple[str, ...]] = {"edit": ("edit", "write", "multiedit", "patch", "apply_patch")}
+_FORMS = ("complex", "compound", "substitution")
+"""Tried with OpenCode 1.18: scripts of `bash -c`, and commands behind wrappers, assignments, paths and quotes
+are not found.
+"""
 _PATH_TOOLS = frozenset({"read", "edit", "glob", "grep", "list"})
 _NOT_TOOLS: Mapping[str, str] = {
     "external_directory": "paths outside the project are not judged here",
@@ -70,7 +74,7 @@ def _rule(key: str, pattern: str, effect: Effect, source: str) -> PermissionRule
     if pattern == "*":
         return PermissionRule(effect=effect, tool=tool, source=source)
     if key == "bash":
-        return PermissionRule(effect=effect, tool=tool, command=pattern, source=source)
+        return PermissionRule(effect=effect, tool=tool, command=pattern, source=source, forms=_FORMS)
     if key in _PATH_TOOLS:
         return PermissionRule(effect=effect, tool=tool, path=(_path_glob(pattern),), source=source)
     if key == "webfetch":

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from refold.reducers.errors import Fault, shown
-from refold.reducers.permissions.commands import known_texts, literal_head
+from refold.reducers.permissions.commands import glob_matches, known_texts, literal_head, prefix_matches
 from refold.reducers.permissions.conditions import (
     Conditions,
     Part,
@@ -24,6 +24,8 @@ from refold.reducers.permissions.conditions import (
     holds_for_part,
     list_parts,
 )
+from refold.reducers.permissions.shell import Command
+from refold.reducers.permissions.wrappers import base_name
 
 Effect = Literal["refuse", "ask", "permit"]
 Order = Literal["strictest", "first", "last"]
@@ -42,7 +44,9 @@ class PermissionRule(Conditions, frozen=True, kw_only=True):
     user or the end of the run. `say` is the reason that the model gets. `match` and `not_match` are examples:
     the text of a command, path or URL, or arguments as a JSON object. `source` is where the rule is from, as
     `settings.json:12`. `opaque` is why the rule cannot be evaluated, "" if it can: it is then unknown for
-    every call of its tools.
+    every call of its tools. `forms`: the forms of `Command`, and `path`, in which the agent that the rule is
+    from is known to find commands; None: all. In other forms, a rule that matches is unknown, as its agent
+    may let the call run.
     """
 
     effect: Effect
@@ -53,6 +57,7 @@ class PermissionRule(Conditions, frozen=True, kw_only=True):
     not_match: tuple[str, ...] = ()
     source: str = ""
     opaque: str = ""
+    forms: tuple[str, ...] | None = None
 
     def problems(self) -> Iterator[Fault]:
         """Yield conditions that cannot be evaluated, and examples that contradict the rule."""
@@ -185,8 +190,10 @@ def _decide_part(
             continue
         held = holds_for_part(rule, call, part, permits=rule.effect == "permit")
         held = None if held and applies is None else held
+        hidden = _hidden_by(rule, part.command) if held and rule.forms is not None else ""
+        held = None if hidden else held
         if held is None and rule.effect != "permit":
-            why = rule.opaque or part.opaque or "what the rule reads is unknown"
+            why = rule.opaque or part.opaque or hidden or "what the rule reads is unknown"
             found.append(PermissionVerdict("unknown", place, why, _text(part)))
         elif held:
             found.append(PermissionVerdict(rule.effect, place, "", _text(part)))
@@ -195,6 +202,35 @@ def _decide_part(
     if part.command is not None and part.command.transparent and all(one.effect == "permit" for one in found):
         return None
     return max(found, key=_strictness) if found else PermissionVerdict(otherwise, command=_text(part))
+
+
+def _hidden_by(rule: PermissionRule, command: Command | None) -> str:
+    """Return why the agent that a matching rule is from may not find the command; "" if it does."""
+    if command is None or rule.command is None or rule.effect == "permit" or rule.forms is None:
+        return ""
+    words = command.words
+    if "path" in rule.forms and words and words[0]:
+        words = (base_name(words[0]), *words[1:])
+    if isinstance(rule.command, str):
+        is_exact = glob_matches(rule.command, words, permits=True)
+    else:
+        is_exact = prefix_matches(rule.command, words, permits=True)
+    if not is_exact:
+        return "the agent that the rule is from may not match a command that is written like this"
+    form = next((each for each in command.forms if each not in rule.forms), "")
+    kind, _, wrapper = form.partition(":")
+    return form and f"the agent that the rule is from may not find a command {_FORMS[kind]}{wrapper}"
+
+
+_FORMS: Mapping[str, str] = {
+    "complex": "in a script with more than plain words",
+    "compound": "in a subshell, loop, condition or function",
+    "substitution": "in a substitution",
+    "script": "in a script of bash -c",
+    "wrapper": "that runs behind ",
+    "assignment": "after an assignment",
+    "quoted": "whose name has quotes or escapes",
+}
 
 
 def _candidates(found: ToolRules, order: Order, part: Part) -> Iterable[tuple[int, PermissionRule]]:

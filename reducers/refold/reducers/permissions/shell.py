@@ -28,10 +28,17 @@ MAX_NESTED_SCRIPTS = 5
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A command that a script runs. `transparent`: it only runs another command, which is listed too."""
+    """A command that a script runs. `transparent`: it only runs another command, which is listed too.
+
+    `forms` is how it is written, from the outside in, where that may hide it from a simple matcher:
+    `complex` (somewhere in the script is more than lists and pipelines of plain words), `compound` (in a
+    subshell, loop, condition or function), `substitution`, `script` (of `bash -c`), `wrapper:NAME`,
+    `assignment` (a variable is set before it), `quoted` (its name has quotes or escapes).
+    """
 
     words: Words
     transparent: bool = False
+    forms: tuple[str, ...] = ()
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -77,7 +84,12 @@ def read_script(text: str) -> Script:
 def read_words(words: tuple[str, ...]) -> Script:
     """Return what a command given as a list of words runs, without a shell around it."""
     reading = _Reading()
-    reading.run(words, 0)
+    wrapped = unwrap(words)
+    if wrapped.script is None:
+        reading.run(words, 0)
+    else:  # how an agent runs a script: `[bash, -lc, ...]`
+        reading.commands.append(Command(words, wrapped.transparent))
+        reading.read(wrapped.script, 1)
     return reading.result()
 
 
@@ -90,9 +102,10 @@ class _Reading:
         self.writes: list[str | None] = []
         self.assigns = False
         self.opaque = ""
+        self.is_plain = True
 
-    def read(self, text: str, nested: int) -> None:
-        """Add the commands of a script that is inside `nested` others."""
+    def read(self, text: str, nested: int, forms: tuple[str, ...] = ()) -> None:
+        """Add the commands of a script that is inside `nested` others, in these forms."""
         # The scanner of the grammar is unsafe for other characters; to Bash, they are letters of a word.
         source = _NOT_ASCII.sub("%", text).encode()
         if b"\0" in source:
@@ -111,17 +124,20 @@ class _Reading:
             elif broken and (node.is_error or node.is_missing):
                 self.obscure("it has a syntax error")
             else:
-                self._see(node, text, nested)
+                self._see(node, text, nested, forms)
                 if node.child_count:
                     open_nodes += [(child, depth + 1) for child in reversed(node.children)]
 
     def result(self) -> Script:
         """Return what was found. A function's call is transparent: the commands of its body are listed."""
         commands = self.commands
-        if self.functions:
+        if self.functions or not self.is_plain:
+            before = () if self.is_plain else ("complex",)
             commands = [
                 Command(
-                    each.words, each.transparent or (bool(each.words) and each.words[0] in self.functions)
+                    each.words,
+                    each.transparent or (bool(each.words) and each.words[0] in self.functions),
+                    before + each.forms,
                 )
                 for each in commands
             ]
@@ -131,13 +147,15 @@ class _Reading:
         """Mark the script as opaque; the first reason is kept."""
         self.opaque = self.opaque or why
 
-    def _see(self, node: "Node", text: str, nested: int) -> None:
+    def _see(self, node: "Node", text: str, nested: int, forms: tuple[str, ...]) -> None:
         kind = node.type
+        if kind not in _PLAIN or (kind == "word" and _SPECIAL.search(_source(node, text))):
+            self.is_plain = False
         if kind not in _READ:  # most nodes are words, blanks and separators
             return
         match kind:
             case "command":
-                self.run(_words(node, text), nested)
+                self.run(_words(node, text), nested, forms + _forms(node, text))
             case "declaration_command" | "unset_command":
                 self.assigns = True
                 self.commands.append(Command((_source(node, text).split(None, 1)[0],)))
@@ -159,19 +177,19 @@ class _Reading:
         if operator and not (operator in (">&", "<&") and target is not None and target.type == "number"):
             self.writes.append(_word(target, text) if target is not None else None)
 
-    def run(self, words: Words, nested: int) -> None:
-        """Add a command and, if it is a wrapper, what it runs."""
+    def run(self, words: Words, nested: int, forms: tuple[str, ...] = ()) -> None:
+        """Add a command in these forms and, if it is a wrapper, what it runs."""
         for _ in range(MAX_DEPTH):
             wrapped = unwrap(words)
-            self.commands.append(Command(words, wrapped.transparent))
+            self.commands.append(Command(words, wrapped.transparent, forms))
             self.assigns = self.assigns or wrapped.assigns
             if wrapped.opaque:
                 self.obscure(wrapped.opaque)
             if wrapped.script is not None:
-                self.read(wrapped.script, nested + 1)
+                self.read(wrapped.script, nested + 1, (*forms, "script"))
             if not wrapped.words:
                 return
-            words = wrapped.words
+            words, forms = wrapped.words, (*forms, f"wrapper:{wrapped.name}")
         self.obscure("it has too many wrappers")
 
 
@@ -182,6 +200,42 @@ _READ = frozenset(
     }
 )  # fmt: skip
 """Kinds of nodes that say what a script runs or writes."""
+_PLAIN = frozenset(
+    {
+        "program", "list", "pipeline", "command", "command_name", "word", "number", "string", "string_content",
+        "raw_string", "comment", ";", "&&", "||", "|", "\n", '"', "",
+    }
+)  # fmt: skip
+"""Kinds of nodes in lists and pipelines of plain words."""
+_COMPOUND = frozenset(
+    {
+        "subshell", "compound_statement", "negated_command", "if_statement", "elif_clause", "else_clause",
+        "for_statement", "c_style_for_statement", "while_statement", "case_statement", "case_item",
+        "do_group", "function_definition",
+    }
+)  # fmt: skip
+_SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
+
+
+def _forms(command: "Node", text: str) -> tuple[str, ...]:
+    """Return how a command is written; see `Command`."""
+    found: list[str] = []
+    parent = command.parent
+    while parent is not None:
+        if parent.type in _COMPOUND:
+            found.append("compound")
+        elif parent.type in _SUBSTITUTIONS:
+            found.append("substitution")
+        parent = parent.parent
+    found.reverse()
+    if any(child.type == "variable_assignment" for child in command.children):
+        found.append("assignment")
+    name = command.child_by_field_name("name")
+    if name is not None and _source(name, text) != _word(name, text):
+        found.append("quoted")
+    return tuple(found)
+
+
 _WRITING = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 
 

@@ -14,13 +14,14 @@ Words = tuple[str | None, ...]
 
 
 class Wrapped(msgspec.Struct, frozen=True):
-    """What a command runs: other words, or a script."""
+    """What a command runs: other words, or a script. `name` is the wrapper's, without its folder."""
 
     words: Words = ()
     script: str | None = None
     opaque: str = ""
     transparent: bool = False
     assigns: bool = False
+    name: str = ""
 
 
 _PLAIN = Wrapped()
@@ -122,7 +123,7 @@ def _wrapper(name: str, words: Words, options: _Options) -> Wrapped:
     rest = rest[options.positional :]
     if name == "xargs":
         rest = _with_input(given, rest)
-    return Wrapped(rest, transparent=options.transparent and bool(rest), assigns=assigns)
+    return Wrapped(rest, transparent=options.transparent and bool(rest), assigns=assigns, name=name)
 
 
 def _skip_options(words: Words, options: _Options) -> int | None:
@@ -186,7 +187,7 @@ def _shell(words: Words) -> Wrapped:
             )
             if script is None:
                 return Wrapped(opaque=f"the script of {name} -c cannot be read")
-            return Wrapped(script=script, transparent=True)
+            return Wrapped(script=script, transparent=True, name=name)
         if word in ("--version", "--help"):
             return _PLAIN
         if word in ("-o", "-O", "--rcfile", "--init-file"):
@@ -203,4 +204,4 @@ def _find(words: Words) -> Wrapped:
     end = next((place for place, word in enumerate(inner) if word in (";", "+")), len(inner))
     if len(runs) > 1 or None in inner[:1]:
         return Wrapped(opaque="find runs commands that are not read")
-    return Wrapped(tuple(None if word is None or "{}" in word else word for word in inner[:end]))
+    return Wrapped(tuple(None if word is None or "{}" in word else word for word in inner[:end]), name="find")
