@@ -197,7 +197,7 @@ def test_rows_that_cannot_be_read_may_hold_calls(
     assert (125, True) == (touched.code, "a line is not JSON (not_json)" in touched.out), touched.out
 
 
-@pytest.mark.parametrize("rule", ["bash(git push *)", "Read(x)"])
+@pytest.mark.parametrize("rule", ["bash(git push *)", "WebFetch(domain:x.com)"])
 def test_rules_about_no_tool_of_the_runs(refold: Refold, store: Path, settings: Path, rule: str) -> None:
     """Rules that fit no tool find nothing, which is no agreement."""
     ran(store, "a", "git push")

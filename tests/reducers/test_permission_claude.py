@@ -86,7 +86,16 @@ def test_allow_rules_over_commands(rule: str, yes: Sequence[str], no: Sequence[s
         ({"deny": ["Bash(curl *)"]}, "env curl x", "unknown"),
         ({"deny": ["Bash(curl *)"]}, "(curl x)", "unknown"),
         ({"deny": ["Bash(curl *)"]}, "echo $(curl x)", "unknown"),
-        ({"deny": ["Bash(curl *)"]}, "X=1 curl x", "unknown"),
+        ({"deny": ["Bash(curl *)"]}, "X=1 curl x", "refuse"),
+        ({"deny": ["Bash(curl *)"]}, "command curl x", "refuse"),
+        ({"deny": ["Read(./.env)"]}, "cat .env", "unknown"),
+        ({"deny": ["Read(./.env)"]}, "cd a && head -1 ../.env", "unknown"),
+        ({"deny": ["Read(./.env)"]}, "cat config.env", "ask"),
+        ({"deny": ["Read(./.env)"]}, "ls .env", "ask"),
+        ({"deny": ["Read(~/.ssh/**)"]}, "cat ~/.ssh/id", "unknown"),
+        ({"deny": ["Read(**)"]}, "cat x", "unknown"),
+        ({"ask": ["Edit(/src/**)"]}, "sed -i s/a/b/ src/x", "unknown"),
+        ({"allow": ["Read(./.env)"]}, "cat .env", "ask"),
         ({"deny": ["Bash(curl *)"]}, "/usr/bin/curl x", "unknown"),
         ({"deny": ["Bash(curl *)"]}, "eval $X", "unknown"),
         ({"deny": ["Bash(rm -rf *)"]}, "rm -fr /", "ask"),
@@ -175,9 +184,9 @@ def test_notes() -> None:
     assert "cannot be judged" in notes["settings.json:9"]
     assert len(notes) == 5
     sources = [rule.source.partition(" (")[0] for rule in found.rules]
-    assert ["Bash", "Read(/)", "WebFetch(x)"] == sources
+    assert ["Bash", "Read(/)", "in a shell command: Read(/)", "WebFetch(x)"] == sources
     unknown = decide(found.rules, "strictest", "permit", ToolCall("WebFetch", "{}"))
-    assert ("unknown", 2) == (unknown.effect, unknown.rule)
+    assert ("unknown", 3) == (unknown.effect, unknown.rule)
 
 
 def test_layers_are_joined() -> None:

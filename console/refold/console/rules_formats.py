@@ -193,7 +193,7 @@ def _hit_results(report: RulesReport) -> Iterator[dict[str, Any]]:
         if each.shadowed_by:
             text = f"{each.rule} never decides: {each.shadowed_by} decides first"
             yield _sarif_result("shadowed", "warning", text, each.rule)
-        elif not (each.hits.calls or each.hits.later):
+        elif not (each.hits.calls or each.hits.later or each.opaque):
             yield _sarif_result("never-hit", "note", f"{each.rule} decides no recorded call", each.rule)
         elif each.effect == "refuse" and each.hits.succeeded:
             calls = figures.quantity(each.hits.succeeded, "call")

@@ -13,12 +13,15 @@ from refold.replay.permissions.proposals import Proposal
 
 
 class ListedRule(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule and what it decides. `shadowed_by`: a rule that decides each of its calls instead, or ""."""
+    """A rule and what it decides. `shadowed_by`: a rule that decides each of its calls instead, or "".
+    `opaque`: why it decides none, as it cannot be evaluated, or "".
+    """
 
     rule: str
     effect: str
     hits: RuleHits
     shadowed_by: str = ""
+    opaque: str = ""
 
 
 class RecordedCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +84,7 @@ def report_hits(
                 rule=label,
                 effect=rule.effect,
                 hits=found.rules.get(label, RuleHits()),
+                opaque=rule.opaque,
                 shadowed_by=rules.labels[shadowed[place]] if place in shadowed else "",
             )
     recorded = sorted(found.recorded.items(), key=lambda item: (-item[1], item[0]))

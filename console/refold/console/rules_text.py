@@ -90,7 +90,7 @@ def _summarize_rules(report: RulesReport) -> Iterator[tuple[str, str]]:
     yield "no rule", _calls(report.unruled) if report.unruled else ""
     yield from _list_doubts(report)
     for each in report.rules:
-        if not (each.hits.calls or each.hits.later):
+        if not (each.hits.calls or each.hits.later or each.opaque):
             yield "never hit", f"{each.rule}{_explain_no_hit(each, report.calls)}"
     for note in report.notes:
         yield "note", note

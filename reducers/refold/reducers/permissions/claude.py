@@ -21,8 +21,32 @@ _EFFECTS: Mapping[str, Effect] = {"deny": "refuse", "ask": "ask", "allow": "perm
 _RULE = re.compile(r"(?P<tool>[^()]+?)(?:\((?P<spec>.*)\))?", re.DOTALL)
 _READS = ("Read", "Grep", "Glob", "LS", "NotebookRead")
 _EDITS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
-_FORMS = ("complex", *(f"wrapper:{name}" for name in ("timeout", "time", "nice", "nohup", "stdbuf", "xargs")))
-"""As documented: chains and redirections are taken apart, and these wrappers removed."""
+_WRAPPERS = ("timeout", "time", "nice", "nohup", "stdbuf", "command", "builtin", "xargs")
+_FORMS = ("complex", "assignment", *(f"wrapper:{name}" for name in _WRAPPERS))
+"""As documented: chains and redirections are taken apart, wrappers and variables before a command removed.
+Subshells and substitutions are documented, too, but not found by all versions.
+"""
+_FILE_COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "Read": (
+        "cat",
+        "head",
+        "tail",
+        "sed",
+        "grep",
+        "egrep",
+        "fgrep",
+        "rg",
+        "less",
+        "more",
+        "wc",
+        "nl",
+        "tac",
+        "diff",
+    ),
+    "Edit": ("sed", "tee", "cp", "mv", "rm", "touch"),
+}
+"""Shell commands to which versions of Claude Code apply path rules of a tool, or may."""
+_IN_SHELL = "Claude Code may apply this path rule to a shell command"
 _SHELLS = ("Bash", "PowerShell")
 _UNREAD_PATHS = frozenset({"Write", "MultiEdit", "NotebookEdit", "Glob", "Grep", "LS", "NotebookRead"})
 _FIELDS: Mapping[str, str] = {"Agent": "subagent_type", "Task": "subagent_type", "Skill": "skill"}
@@ -132,6 +156,26 @@ def _convert_path(
         yield Note(where, f"{tool}({spec[:60]}): {problem}; calls of {tool} cannot be judged")
     else:
         yield PermissionRule(effect=effect, tool=tools, path=(glob,), source=source)
+        if effect != "permit":
+            yield _guess_shell_rule(tool, glob, effect, source)
+
+
+def _guess_shell_rule(tool: str, glob: str, effect: Effect, source: str) -> PermissionRule:
+    """Return a rule that is unknown for shell commands which may read or write a path of a rule."""
+    literal = max(
+        (
+            part
+            for part in glob.split("/")
+            if not any(letter in part for letter in "*?[\\") and part not in ("", ".", "~")
+        ),
+        key=len,
+        default="",
+    )
+    mentions = f"(?:^|[^A-Za-z0-9_-]){_pattern(literal)}(?:[^A-Za-z0-9_-]|$)" if literal else None
+    return PermissionRule(
+        effect=effect, tool="Bash", command=(_FILE_COMMANDS[tool],), matches=mentions,
+        source=f"in a shell command: {source}", opaque=_IN_SHELL,
+    )  # fmt: skip
 
 
 def _tools(tool: str) -> str | tuple[str, ...]:
