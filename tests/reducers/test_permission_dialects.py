@@ -247,6 +247,13 @@ def test_gemini(tool: str, arguments: Mapping[str, object], expected: str) -> No
     assert effect(convert_policies([("rules.toml", GEMINI)]), tool, **arguments) == expected
 
 
+def test_gemini_names_its_rules() -> None:
+    """A rule is named by its words, its file and the line of its table."""
+    sources = {rule.source for rule in convert_policies([("rules.toml", GEMINI)]).rules}
+    assert {"git (rules.toml:2)", "git status (rules.toml:8)", "git log (rules.toml:8)"} <= sources
+    assert "read_* (rules.toml:37)" in sources
+
+
 @pytest.mark.parametrize(
     "condition",
     ['argsPattern = "x"', 'commandRegex = "x"', 'modes = ["yolo"]', "interactive = true", 'subagent = "a"'],

@@ -11,7 +11,6 @@ from refold.console.options import option
 from refold.console.rule_lists import convert_rules
 from refold.console.screen import Screen, note
 from refold.engine.permission_files import DIALECTS, VERSIONS, dialect_of, files_of
-from refold.engine.policy_files import file_errors
 from refold.reducers.errors import WrongUse
 from refold.reducers.permissions.dialect import Converted
 from refold.reducers.permissions.rules import PermissionRule
@@ -46,9 +45,8 @@ def policy_import_command(
     dialect = dialect_of(address)
     if not dialect:
         raise WrongUse(f"--from: expected {', '.join(f'{name}:PATH' for name in DIALECTS)}, got {source!r}")
-    with file_errors(address, "permission rules"):
-        converted = convert_rules(address)
-        files = ", ".join(map(str, files_of(address)))
+    converted = convert_rules(address)
+    files = ", ".join(map(str, files_of(address)))
     lines = [*_write_header(files, VERSIONS[dialect], converted), *_write_rules(dialect, converted)]
     text = "".join(f"{line}\n" for line in lines)
     shadowed = dict(_name_shadowed(converted))

@@ -27,7 +27,7 @@ from refold.engine.permission_files import (
 )
 from refold.engine.policy_files import READERS, PolicyFileError, file_errors, load_policy
 from refold.reducers import events as ev
-from refold.reducers.errors import Inconclusive, PolicyError, WrongUse
+from refold.reducers.errors import Inconclusive, PolicyError, WrongUse, brief
 from refold.reducers.guards.permissions import Permissions
 from refold.reducers.parser import parse
 from refold.reducers.permissions.dialect import Converted
@@ -50,16 +50,18 @@ def load_rules(address: Path, revision: str | None = None) -> RuleList:
     name = str(address) if revision is None else f"{address} at {revision}"
     dialect = dialect_of(address)
     if dialect:
-        with file_errors(address, "permission rules"):
-            converted = convert_rules(address, revision)
+        converted = convert_rules(address, revision)
         return _converted_list(name, dialect, converted)
     return RuleList(name, _guard_of(address, _load(address, revision)))
 
 
 def convert_rules(address: Path, revision: str | None = None) -> Converted:
-    """Convert the rules of another agent that an address names. Raises `PolicyError`."""
-    layers = [_read(path, revision) for path in files_of(address)]
-    return convert_layers(dialect_of(address), layers)
+    """Convert the rules of another agent that an address names. Raises `PolicyFileError`."""
+    try:
+        layers = [_read(path, revision) for path in files_of(address)]
+        return convert_layers(dialect_of(address), layers)
+    except PolicyError as error:
+        raise PolicyFileError(error.path, brief(error.problem)) from error
 
 
 def _load(path: Path, revision: str | None) -> Policy:

@@ -43,7 +43,7 @@ def files_of(address: Path) -> list[Path]:
     """Return the files that an address names. Raises `PolicyError` if it names none."""
     dialect, _, listed = str(address).partition(":")
     if not listed:
-        raise PolicyError(f"{dialect}:", f"expected the path of a file, as {dialect}:PATH")
+        raise PolicyError(dialect, f"expected the path of a file, as {dialect}:PATH")
     return [Path(name).expanduser() for name in listed.split(",")]
 
 

@@ -4,6 +4,7 @@ Source: the documentation of Gemini CLI's policy engine. The rule with the highe
 call applies; each command of a chain is judged by itself.
 """
 
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -15,6 +16,7 @@ from refold.reducers.permissions.rules import Effect, PermissionRule
 DIALECT = "Gemini CLI policy engine"
 
 _EFFECTS: Mapping[str, Effect] = {"deny": "refuse", "ask_user": "ask", "allow": "permit"}
+_HEADER = re.compile(r"\s*\[\[\s*rule\s*\]\]")
 _SHELL = "run_shell_command"
 _FORMS = ("complex", "compound", "substitution", "script")
 """Tried with Gemini CLI 0.61: commands behind wrappers, assignments, paths and quotes are not found."""
@@ -31,9 +33,12 @@ def convert_policies(layers: Iterable[tuple[str, str]]) -> Converted:
     found: list[tuple[float, PermissionRule]] = []
     notes: list[Note] = []
     for name, text in layers:
-        for place, rule in enumerate(_read(name, text)):
+        rules = _read(name, text)
+        lines = [number for number, line in enumerate(text.split("\n"), 1) if _HEADER.match(line)]
+        for place, rule in enumerate(rules):
             where = f"{name}: rule[{place}]"
-            for made in _convert(where, rule):
+            line = f"{name}:{lines[place]}" if len(lines) == len(rules) else where
+            for made in _convert(where, line, rule):
                 if isinstance(made, Note):
                     notes.append(made)
                 else:
@@ -62,7 +67,7 @@ def _priority(where: str, rule: Mapping[str, Any]) -> float:
     return float(priority)
 
 
-def _convert(where: str, rule: Mapping[str, Any]) -> Iterator[PermissionRule | Note]:
+def _convert(where: str, line: str, rule: Mapping[str, Any]) -> Iterator[PermissionRule | Note]:
     for key in rule.keys() - set(_KEYS):
         yield Note(f"{where}.{key}", f"ignored by Gemini CLI, and so here{nearest(key, _KEYS)}")
     decision = rule.get("decision", "")
@@ -73,7 +78,7 @@ def _convert(where: str, rule: Mapping[str, Any]) -> Iterator[PermissionRule | N
     unread = [key for key in _UNREAD if rule.get(key) not in (None, [], "")]
     opaque = f"its condition {unread[0]} is about what is not recorded" if unread else ""
     if unread:
-        yield Note(where, f"{', '.join(unread)}: cannot be judged here; the rule is unknown for its tools")
+        yield Note(line, f"{', '.join(unread)}: cannot be judged here; the rule is unknown for its tools")
     tools = _tools(where, rule)
     prefixes = _texts(f"{where}.commandPrefix", rule.get("commandPrefix", ()))
     say = rule.get("denyMessage", "")
@@ -84,7 +89,7 @@ def _convert(where: str, rule: Mapping[str, Any]) -> Iterator[PermissionRule | N
             tool=tools,
             command=None if prefix is None else f"{prefix.strip()} *",
             say=say if isinstance(say, str) else "",
-            source=name_rule(title, where),
+            source=name_rule(title, line),
             opaque=opaque,
             forms=_FORMS,
         )
