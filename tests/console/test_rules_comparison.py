@@ -28,12 +28,12 @@ def compare(refold: Refold, store: Path, old: Path, new: Path, *words: str) -> t
 CHANGES = [
     # old rules, new rules, a recorded command, kind, whether it is a widening, exit code
     ({}, {"deny": ["Bash(rm *)"]}, "rm x", "newly refused", False, 0),
-    ({"deny": ["Bash(rm *)"]}, {}, "rm x", "no rule any more", True, 1),
+    ({"deny": ["Bash(rm *)"]}, {}, "rm x", "no rule now", True, 1),
     ({"deny": ["Bash(rm *)"]}, {"ask": ["Bash(rm *)"]}, "rm x", "newly asked", True, 1),
     ({"ask": ["Bash(rm *)"]}, {"deny": ["Bash(rm *)"]}, "rm x", "newly refused", False, 0),
     ({"ask": ["Bash(rm *)"]}, {"allow": ["Bash(rm *)"]}, "rm x", "newly permitted", True, 1),
     ({}, {"allow": ["Bash(rm *)"]}, "rm x", "newly permitted", True, 1),
-    ({"allow": ["Bash(rm *)"]}, {}, "rm x", "no rule any more", False, 0),
+    ({"allow": ["Bash(rm *)"]}, {}, "rm x", "no rule now", False, 0),
     ({}, {"deny": ["Bash(rm *)"]}, "eval $X", "inconclusive", False, 125),
     ({"deny": ["Bash(rm *)"]}, {}, "eval $X", "inconclusive", False, 125),
 ]

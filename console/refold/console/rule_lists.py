@@ -100,7 +100,7 @@ def _guard_of(path: Path, policy: Policy) -> Permissions:
 
 
 class SettingsFile(NamedTuple):
-    """A settings file as a session had it. `commit`: where it is from, None for the file as it is now."""
+    """A settings file as a session had it. `commit`: where it is from, None for the current file."""
 
     path: Path
     commit: str | None = None
@@ -184,7 +184,7 @@ _MANAGED = {
 
 
 def _as_of(path: Path, seconds: int | None) -> SettingsFile:
-    """Return the version of a file at a time; where it is not known, the file as it is now."""
+    """Return the version of a file at a time; if it is not known, the current file."""
     if seconds is None:
         return SettingsFile(path, changed_since=True)
     versions = _list_versions(path)

@@ -45,7 +45,7 @@ _REFUSALS = frozenset(
 )
 
 Outcome = Literal["refuse", "ask", "no rule", "permit", "unknown"]
-"""What rules decide. `no rule`: none of them applies, and what then happens is not in their files."""
+"""What rules decide. `no rule`: no rule applies, and the files do not determine what happens then."""
 
 
 class RuleList(msgspec.Struct, frozen=True):

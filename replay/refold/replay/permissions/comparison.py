@@ -16,7 +16,7 @@ from refold.reducers.permissions.shadowing import covers
 from refold.replay.permissions.calls import Judged, JudgedCall, JudgedRun, Outcome, RuleList, relevant_rules
 
 SAMPLES = 3
-"""Number of calls that are kept for each group."""
+"""Maximum number of sample calls of a group."""
 
 _STRICTNESS: Mapping[Outcome, int] = MappingProxyType({"refuse": 3, "ask": 2, "no rule": 1, "permit": 0})
 
@@ -27,7 +27,7 @@ class ChangeKind(StrEnum):
 
     REFUSED = "newly refused"
     ASKED = "newly asked"
-    UNRULED = "no rule any more"
+    UNRULED = "no rule now"
     PERMITTED = "newly permitted"
     INCONCLUSIVE = "inconclusive"
 
@@ -221,7 +221,7 @@ def _may_widen(
         return (rule.effect == "permit") is added or (added and rule.effect == "ask")
     if (rule.effect == "permit") is not added:
         return False
-    # Not if an old permission, or a new rule that is as strict, matches all the same calls.
+    # Not if an old permission, or an equally strict new rule, matches all the same calls.
     alike = (
         other
         for other in others

@@ -1,4 +1,4 @@
-"""What each permission rule decides over recorded runs, beside what was decided when they were recorded."""
+"""Decisions of each permission rule over recorded runs, beside the recorded results of the calls."""
 
 from collections import Counter
 

@@ -159,7 +159,7 @@ def _grant_command(tool: str, words: Words) -> PermissionRule | str:
         return PermissionRule(effect="permit", tool=tool, command=(name,))
     second = words[1] if len(words) > 1 else ""
     if second is None or second.startswith("-") or not second:
-        return f"options of {name} stand before its subcommand"
+        return f"{name} has options before its subcommand"
     if (name, second) in _RUNS_CODE:
         return f"{name} {second} runs other programs"
     script = words[2] if (name, second) in _SCRIPTS and len(words) > 2 else None
