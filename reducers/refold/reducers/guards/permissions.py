@@ -30,6 +30,7 @@ from refold.reducers.permissions.rules import (
 )
 from refold.reducers.permissions.shell import grammar_version
 from refold.reducers.state import RunState
+from refold.reducers.vocabulary import Unknown
 
 UNKNOWN_PERMISSION = "permission_unknown"
 """The code of a decision on a call that the rules cannot judge."""
@@ -88,7 +89,8 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=Tru
         {ev.RunStarted, ev.RunForked, ev.ToolReturned, ev.InputReceived}
     )
     guards_calls: ClassVar[bool] = True
-    reading: ClassVar[Reading] = Reading(manifest=False)
+    # A rule with `after` reads that a call returned, not whether it failed.
+    reading: ClassVar[Reading] = Reading(manifest=False, monotone=frozenset({Unknown.ERRORS}), warns=False)
     fresh: ClassVar[Permitted] = Permitted()
     texts: ClassVar[Mapping[str, str]] = {
         "refused:permission": "skipped: the permission rule {rule} does not allow this call.",
