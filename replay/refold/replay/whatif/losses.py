@@ -21,8 +21,9 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers import events as ev
-from refold.reducers.approvals import ApprovalRule, Approve, Approver, Gate, Human, Reject, Rules
-from refold.reducers.guards.approvals import ArgumentRule, argument_rules
+from refold.reducers.approvals import ApprovalRule, Approve, Approver, Gate, Human, Match, Reject, Rules
+from refold.reducers.guards.approvals import Approval, Asked
+from refold.reducers.guards.arguments import ArgumentRule, Arguments, argument_rules
 from refold.reducers.guards.permissions import Permissions
 from refold.reducers.guards.protocol import reading_of
 from refold.reducers.limits import TimeLimit, measure_of, name_of
@@ -339,6 +340,7 @@ class UnjudgedCalls:
                 self._judge_patterns(seq, fact)
             self._judge_gates(seq, fact, fact.content.arguments)
             self._judge_permissions(seq, fact)
+            self._judge_unknown(seq, fact)
 
     def _judge_result(self, seq: int, fact: ev.ToolReturned) -> None:
         """Report a call that ran with incomplete arguments, which a rule cannot search."""
@@ -387,10 +389,26 @@ class UnjudgedCalls:
                     why = f"{watch.name}: the rule {rule} cannot judge call {call.id}: {decision.why}"
                     self._doubt(Uncertainty(seq, why, "rests", self._near.derived.state))
 
+    def _judge_unknown(self, seq: int, fact: ev.ModelResponded) -> None:
+        """Report calls that a rule over arguments of the other policy alone cannot judge."""
+        recorded: list[object] = [watch.guard for watch in self._near.recorded.state.guards]
+        for watch in self._near.derived.state.guards:
+            if not isinstance(guard := watch.guard, Approval | Arguments) or guard in recorded:
+                continue
+            chain = guard.chain if isinstance(guard, Approval) else (guard.as_approver,)
+            asked: Asked = watch.own
+            for call in fact.calls:
+                for link, problem in asked.unknown.get(call.id, {}).items():
+                    rule = chain[link]
+                    place = f".chain[{link}]" if isinstance(guard, Approval) else ""
+                    named = rule.rule if isinstance(rule, Match) else ""
+                    why = f"{watch.name}{place}: the rule {named} cannot judge call {call.id}: {problem}"
+                    self._doubt(Uncertainty(seq, why, "rests", self._near.derived.state))
+
 
 def _problems_of(found: ArgumentRule) -> Iterator[str]:
     """Yield why the patterns of a rule cannot be searched for."""
-    for key, pattern in (("matches", found.matches), ("unless", found.unless)):
+    for key, pattern in (("matches", found.conditions.matches), ("unless", found.conditions.unless)):
         problem = problem_of(pattern) if pattern else None
         if problem:
             yield f"{found.path}.{key} cannot be searched for: {problem}"
