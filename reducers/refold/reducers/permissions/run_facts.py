@@ -65,7 +65,8 @@ class When(Knob, frozen=True, kw_only=True):
 
     def holds(self, tool: str, run: RunFacts) -> bool | None:
         """Return whether the condition holds for a call of this tool in a run; None: unknown."""
-        return not self.unknowns(tool, run) if False not in self._judged(tool, run).values() else False
+        judged = self._judged(tool, run).values()
+        return False if False in judged else None if None in judged else True
 
     def unknowns(self, tool: str, run: RunFacts) -> str:
         """Return why the condition is unknown, "" if it is not."""
