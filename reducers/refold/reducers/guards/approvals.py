@@ -56,7 +56,7 @@ class Asked(Value, frozen=True):
     deadline.
 
     `others`: the open question is another guard's; its answer does not count here. `unknown` are the calls
-    that a link cannot judge, with the links that decide them so, and why. `tools`, `folders` and `run` are
+    that a link cannot judge, with the links (by index as text), and why. `tools`, `folders` and `run` are
     recorded only if a link needs them.
     """
 
@@ -64,7 +64,7 @@ class Asked(Value, frozen=True):
     calls: tuple[str, ...] = ()
     deadline: int | None = None
     others: bool = False
-    unknown: dict[str, dict[int, str]] = {}
+    unknown: dict[str, dict[str, str]] = {}
     tools: dict[str, str] = {}
     folders: Folders = Folders()
     run: RunFacts = RunFacts()
@@ -149,7 +149,7 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
         return own if folders is own.folders and run is own.run else replace(own, folders=folders, run=run)
 
     def _judge_calls(self, own: Asked, made: Iterable[tuple[Call, str]]) -> Asked:
-        said, unknown, tools = dict[str, Said](), dict[str, dict[int, str]](), dict[str, str]()
+        said, unknown, tools = dict[str, Said](), dict[str, dict[str, str]](), dict[str, str]()
         names = any(isinstance(link, Match) and link.when is not None for link in self.chain)
         for call, arguments in made:
             if names:
@@ -159,11 +159,11 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
                 unknown[call.id] = why
         return Asked(said, unknown=unknown, tools=tools, folders=own.folders, run=own.run)
 
-    def _list_unknown(self, own: Asked, name: str, arguments: str, said: Said) -> dict[int, str]:
+    def _list_unknown(self, own: Asked, name: str, arguments: str, said: Said) -> dict[str, str]:
         """Return the links up to the first decision that cannot judge a call, and why."""
         call = ToolCall(name, arguments, own.folders, own.run)
         reached = enumerate(self.chain[: said[0][0] + 1 if said else None])
-        return {place: why for place, link in reached if (why := explain_undecided(link, call))}
+        return {str(place): why for place, link in reached if (why := explain_undecided(link, call))}
 
     def judge(self, own: Asked, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
         """Decide the open calls that have not started: end the run, refuse, or ask a user.
@@ -178,7 +178,7 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
         refused = "terminate" if ended else "reject"
         for call, (link, word) in heads.items():
             if word == refused:
-                yield self._refuse(call, link, word, own.unknown.get(call, {}).get(link, ""))
+                yield self._refuse(call, link, word, own.unknown.get(call, {}).get(str(link), ""))
         waiting = [(link, call) for call, (link, word) in heads.items() if word == _ASK]
         if ended:
             reason = "an approver ended the run at a call of this batch"

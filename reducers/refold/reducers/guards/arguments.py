@@ -111,7 +111,7 @@ class Arguments(
         why = explain_undecided(rule, made)
         unknown = {id_: links for id_, links in own.unknown.items() if id_ != call}
         said = {**own.said, call: ((0, rule.word(rule.judge(made))),)}
-        return replace(own, said=said, unknown={**unknown, call: {0: why}} if why else unknown)
+        return replace(own, said=said, unknown={**unknown, call: {"0": why}} if why else unknown)
 
     def judge(self, own: Asked, state: RunState, place: Place) -> Iterable[Judgement]:
         """Decide the open calls that have not started: refuse matching ones, ask, or end the run."""
@@ -120,10 +120,10 @@ class Arguments(
             match said:
                 case Refuse(measured={"link": 0}):
                     call = said.call
-                    code, text, values = self._explain(own.unknown.get(call, {}).get(0, ""))
+                    code, text, values = self._explain(own.unknown.get(call, {}).get("0", ""))
                     yield replace(said, code=code, text=text, values=values, measured={})
                 case Stop() if self.then == "stop":
-                    code, text, values = self._explain(own.unknown.get(call, {}).get(0, ""))
+                    code, text, values = self._explain(own.unknown.get(call, {}).get("0", ""))
                     named = {"rule": self.as_approver.rule, **values}
                     reason = f"blocked: {_SENTENCES[code].format(call=call, **named)}"
                     yield replace(said, code=code, reason=reason, text=text, values=values)

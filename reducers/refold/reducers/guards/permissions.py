@@ -41,7 +41,7 @@ UNKNOWN_PERMISSION = "permission_unknown"
 class Permitted(Own, frozen=True):
     """The calls of the last response by id, with their tools and decisions; a user's answers; the folders.
 
-    `active` are the rules with `after` that apply, by index (None: unknown); `starting` those that will apply
+    `active` are the rules with `after` that apply, by index as text (None: unknown); `starting` those that will apply
     once a call has returned.
     """
 
@@ -50,8 +50,8 @@ class Permitted(Own, frozen=True):
     asked: Asked = Asked()
     folders: Folders = Folders()
     run: RunFacts = RunFacts()
-    starting: dict[str, dict[int, bool | None]] = {}
-    active: dict[int, bool | None] = {}
+    starting: dict[str, dict[str, bool | None]] = {}
+    active: dict[str, bool | None] = {}
 
 
 class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=True):
@@ -114,9 +114,8 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=Tru
 
     def decide(self, own: Permitted, tool: str, arguments: str) -> PermissionVerdict:
         """Return the decision on a call, which may be `unknown`."""
-        return decide(
-            self._index, self.order, self.otherwise, self.describe(own, tool, arguments), own.active
-        )
+        active = {int(place): held for place, held in own.active.items()}
+        return decide(self._index, self.order, self.otherwise, self.describe(own, tool, arguments), active)
 
     def describe(self, own: Permitted, tool: str, arguments: str) -> ToolCall:
         """Return a call with what is recorded about its run."""
@@ -139,7 +138,7 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=Tru
             case ev.ToolReturned(call=call) if call in own.starting:
                 return replace(own, active={**own.active, **own.starting[call]})
             case ev.InputReceived() if own.active:
-                active = {at: held for at, held in own.active.items() if self.rules[at].until == "end"}
+                active = {at: held for at, held in own.active.items() if self.rules[int(at)].until == "end"}
                 return own if active == own.active else replace(own, active=active)
             case ev.ToolReturned() | ev.InputReceived():
                 return own
@@ -150,10 +149,10 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=Tru
 
     def _start(self, own: Permitted, made: Mapping[str, str]) -> Permitted:
         """Note which rules with `after` will apply once each of these calls has returned."""
-        after = [(place, rule.after) for place, rule in enumerate(self.rules) if rule.after is not None]
+        after = [(str(place), rule.after) for place, rule in enumerate(self.rules) if rule.after is not None]
         if not after:
             return own
-        starting: dict[str, dict[int, bool | None]] = {}
+        starting: dict[str, dict[str, bool | None]] = {}
         for id_, arguments in made.items():
             call = self.describe(own, own.tools[id_], arguments)
             found = {place: held for place, trigger in after if (held := holds(trigger, call)) is not False}

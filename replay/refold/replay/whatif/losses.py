@@ -399,7 +399,7 @@ class UnjudgedCalls:
             asked: Asked = watch.own
             for call in fact.calls:
                 for link, problem in asked.unknown.get(call.id, {}).items():
-                    rule = chain[link]
+                    rule = chain[int(link)]
                     place = f".chain[{link}]" if isinstance(guard, Approval) else ""
                     named = rule.rule if isinstance(rule, Match) else ""
                     why = f"{watch.name}{place}: the rule {named} cannot judge call {call.id}: {problem}"
