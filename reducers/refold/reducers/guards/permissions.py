@@ -41,8 +41,8 @@ UNKNOWN_PERMISSION = "permission_unknown"
 class Permitted(Own, frozen=True):
     """The calls of the last response by id, with their tools and decisions; a user's answers; the folders.
 
-    `active` are the rules with `after` that apply, by index as text (None: unknown); `starting` those that will apply
-    once a call has returned.
+    `active` are the rules with `after` that apply, by index as text (None: unknown); `starting` those that
+    will apply once a call has returned.
     """
 
     tools: dict[str, str] = {}
