@@ -44,3 +44,46 @@ def test_harm_is_shown_and_more_opens_the_list(tmp_path: Path, look: Callable[..
     ), box
     page.click("header .changed button.fewer")
     page.wait_for_selector("header .changed button.more")
+
+
+def run_of(store: Path, run: str, *commands: str) -> str:
+    """The page of a run of these commands."""
+    lines = [call("bash", command=each) for each in commands]
+    agent = Agent(model=ScriptedModel([*lines, say("Done.")]), tools=[bash], store=store)
+    apart(lambda: agent.run_sync("Go.", run_id=run))
+    return page_text(store, run)
+
+
+def test_what_was_touched_by_kind(tmp_path: Path, look: Callable[..., Opened]) -> None:
+    """The first destructive call has a link; changes are counted by kind, also unread ones."""
+    file = tmp_path / "touched.html"
+    commands = ("touch a", "git push origin main", "rm -rf build", "eval $X", "curl https://example.com/x")
+    file.write_text(run_of(tmp_path / "runs.db", "touched", *commands), encoding="utf-8")
+    page = look(file).page
+    assert "first destructive call git push origin main" == page.inner_text(
+        "header .first-destructive"
+    ).replace("\n", " ")
+    kinds = page.inner_text("header .kinds")
+    assert kinds.startswith("touched 1 deletion, 1 push, ")
+    assert "1 unread command" == page.inner_text("header .kinds .unknown")
+    page.click("header .first-destructive a")
+    assert page.url.endswith("#e9"), page.url
+
+
+def test_texts_of_a_model_are_no_markup(tmp_path: Path, look: Callable[..., Opened]) -> None:
+    """A file name with markup is text."""
+    file = tmp_path / "evil.html"
+    name = "</script><img src=x onerror=document.title=1>"
+    file.write_text(run_of(tmp_path / "runs.db", "evil", f"rm '{name}'"), encoding="utf-8")
+    page = look(file).page
+    assert name in page.inner_text("header .first-destructive")
+    assert 0 == page.locator("header img").count()
+
+
+def test_a_run_that_touched_nothing(tmp_path: Path, look: Callable[..., Opened]) -> None:
+    """The line is left out; what is unknown stands beside what was changed."""
+    file = tmp_path / "nothing.html"
+    file.write_text(run_of(tmp_path / "runs.db", "nothing", "ls", "eval $X"), encoding="utf-8")
+    page = look(file).page
+    assert 0 == page.locator("header .touched").count()
+    assert "1 call unknown" in page.inner_text("header .changed")

@@ -29,6 +29,7 @@ from refold.reducers.source_marks import END
 from refold.reducers.state import RunState
 from refold.replay import figures, known
 from refold.replay.audit import Auditor, Finding
+from refold.replay.changes import Change, ChangeLog, ChangeSummary, summarize_changes
 from refold.replay.kinds.table import ROWS, kind_for, sentence
 from refold.replay.queries.rows import FIELDS, START, advance_place, row_of, side_of
 from refold.replay.reader import Follower, Records, Step, follow
@@ -39,6 +40,7 @@ from refold.replay.verification import Verifier
 from refold.replay.why import ALLOWED, Opinion, asked, state_changes
 from refold.store.protocol import Store, Stored
 
+_CHANGE = 120  # characters of a change
 _MOST = 4000  # characters of a guard's memory
 
 
@@ -100,7 +102,7 @@ async def build(
         refold=version("refold"),
         partial=upto is not None and upto < last,
         about=replace(about, parent=parent),
-        figures=_figures(opinions.summing.state, about, turns),
+        figures=_figures(opinions.summing.state, about, turns, opinions.changes.result()),
         end=found.ended if found.ended <= about.events else 0,
         turns=PackedValues(turns),
         imported=found.imported,
@@ -128,12 +130,12 @@ class _Opinions:
     def __init__(self, run: str, registry: Registry) -> None:
         self.turns = list[TurnRow]()
         self.teller, self.kin = Teller(self.turns.append), Kin()
-        self.auditor = Auditor(run, registry)
+        self.auditor, self.changes = Auditor(run, registry), ChangeLog()
         self.summing = Summing(run, self.teller, excerpt=None)
 
     @property
     def followers(self) -> tuple[Follower[Any], ...]:
-        return self.auditor, self.summing, *self.kin.followers
+        return self.auditor, self.summing, self.changes, *self.kin.followers
 
 
 def _kin(forked_from: str, parent: ev.Parent | None, children: Sequence[ChildRun]) -> list[str]:
@@ -253,13 +255,16 @@ def _is_end(event: ev.Event) -> bool:
     return isinstance(event, ev.StateChanged) and event.target.terminal
 
 
-def _figures(state: RunState, about: RunSummary, turns: Sequence[TurnRow]) -> Figures:
+def _figures(
+    state: RunState, about: RunSummary, turns: Sequence[TurnRow], changes: Sequence[Change]
+) -> Figures:
     counter, stands = EffectCounter(), state.agent_state
     for turn in turns:
         counter.take(turn)
     return Figures(
         did=tally(turns),
         changes=counter.result(),
+        touched=_shorten(summarize_changes(changes)),
         failed=sum(call.failed is True for turn in turns for call in turn.calls),
         who=tuple(about.environment.pairs()),
         cost=_cost(state),
@@ -268,6 +273,16 @@ def _figures(state: RunState, about: RunSummary, turns: Sequence[TurnRow]) -> Fi
         unmarked=figures.unmarked(about.unmarked),
         tone="good" if stands.succeeded else "bad" if stands.terminal else "warn",
     )
+
+
+def _shorten(touched: ChangeSummary) -> ChangeSummary:
+    first = touched.first
+    if first is None:
+        return touched
+    short = replace(
+        first, target=figures.shorten(first.target, _CHANGE), command=figures.shorten(first.command, _CHANGE)
+    )
+    return replace(touched, first=short)
 
 
 def _read_event(step: Step) -> tuple[ev.Event | None, str]:
