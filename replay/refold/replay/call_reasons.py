@@ -165,7 +165,7 @@ class _Reader:
 
     def _judge(self, state: RunState) -> None:
         for found in self._found.values():
-            found.rules = tuple(_list_rules(state.guards, found.call.id))
+            found.rules = tuple(list_rules(state.guards, found.call.id))
 
     def _note_outcome(self, seq: int, found: _Found, event: ev.CallRefused | ev.ToolReturned) -> None:
         if isinstance(event, ev.CallRefused):
@@ -216,7 +216,7 @@ class _Reader:
         )
 
 
-def _list_rules(guards: Sequence[Watch], call: str) -> Iterator[RuleReason]:
+def list_rules(guards: Sequence[Watch], call: str) -> Iterator[RuleReason]:
     """Yield the decisions of the guards on a call."""
     for watch in guards:
         guard = watch.guard

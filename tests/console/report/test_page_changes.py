@@ -87,3 +87,26 @@ def test_a_run_that_touched_nothing(tmp_path: Path, look: Callable[..., Opened])
     page = look(file).page
     assert 0 == page.locator("header .touched").count()
     assert "1 call unknown" in page.inner_text("header .changed")
+
+
+def test_the_rule_that_decided_a_call(tmp_path: Path, look: Callable[..., Opened]) -> None:
+    """The tab `why` of a response, and of the refusal, names the rule with its file and line, as text."""
+    push = {
+        "effect": "refuse",
+        "command": ["git", "push"],
+        "source": "<b>Bash(git push *)</b> (settings.json:4)",
+    }
+    agent = Agent(
+        model=ScriptedModel([call("bash", command="cd x && git push"), say("Done.")]),
+        tools=[bash],
+        policy={"guards": [{"guard": "permissions", "rules": [push]}]},
+        store=tmp_path / "runs.db",
+    )
+    apart(lambda: agent.run_sync("Go.", run_id="ruled"))
+    file = tmp_path / "ruled.html"
+    file.write_text(page_text(tmp_path / "runs.db", "ruled"), encoding="utf-8")
+    for seq in (3, 4):
+        page = look(file, f"#e{seq}").page
+        page.click("[data-tab=why]")
+        expected = "c1 refused by <b>Bash(git push *)</b> (settings.json:4), rules[0] of permissions, for the command `git push`"
+        assert expected == page.inner_text(".inspector .rules li")

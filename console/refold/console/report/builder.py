@@ -1,7 +1,7 @@
 """Build the data of a run's page from its log, in one pass."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from refold.console.call_reasons import describe_rule
 from refold.console.conversations import ChildRun, Kin
 from refold.console.report.data import (
     Bytes,
@@ -29,6 +30,7 @@ from refold.reducers.source_marks import END
 from refold.reducers.state import RunState
 from refold.replay import figures, known
 from refold.replay.audit import Auditor, Finding
+from refold.replay.call_reasons import list_rules
 from refold.replay.changes import Change, ChangeLog, ChangeSummary, summarize_changes
 from refold.replay.kinds.table import ROWS, kind_for, sentence
 from refold.replay.queries.rows import FIELDS, START, advance_place, row_of, side_of
@@ -174,9 +176,11 @@ class PageRows(Follower["PageRows"]):
         if event is not None and not self._damaged:
             problem, asked = self._follow(step, event)
         self._damaged = self._damaged or bool(problem)
-        self.derived.append(
-            PageDerivation({} if self._damaged else state_changes(step.before, step.after), asked)
-        )
+        if self._damaged:
+            self.derived.append(PageDerivation({}, asked))
+        else:
+            rules = tuple(_describe_rules(step.after, event))
+            self.derived.append(PageDerivation(state_changes(step.before, step.after), asked, rules))
         if isinstance(event, ev.ModelRequested):
             self._turn = event.step
         self._turn += isinstance(event, ev.InputReceived)  # an operator's message starts the next turn
@@ -246,6 +250,13 @@ class PageRows(Follower["PageRows"]):
 
 # Fields that an event's columns or its payload contain already.
 _TOLD = frozenset({"run", "seq", "kind", "turn", "side", "text"})
+
+
+def _describe_rules(state: RunState, event: ev.Event | None) -> Iterator[tuple[str, str]]:
+    """Yield the calls of a response, with the rules that decided about them."""
+    for call in event.calls if isinstance(event, ev.ModelResponded) else ():
+        for rule in list_rules(state.guards, call.id):
+            yield call.id, describe_rule(rule)
 
 
 def _is_end(event: ev.Event) -> bool:

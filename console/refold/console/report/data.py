@@ -178,19 +178,22 @@ class PackedOpinion(msgspec.Struct, frozen=True, array_like=True):
 class PageDerivation(msgspec.Struct, frozen=True, array_like=True):
     """What was derived again at an event: changes of the state, and for a fact what limits and guards
     returned.
+
+    `rules`: for a response, its calls and which rule decided about each, in a sentence.
     """
 
     changes: Changes
     asked: tuple[PackedOpinion, ...] = ()
+    rules: tuple[tuple[str, str], ...] = ()
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The run's numbers as text.
 
     `limit`: the limit that ended it, or "". `unmarked`: that some results have no recorded status, or "".
-    `did`: what the run did, in a line; `changes`: what its calls changed, by verb; `touched`: the same by kind,
-    with unread parts; `failed`: how many failed. `who`: names and texts of its environment. `tone`: how to mark
-    its state, "good", "warn" or "bad".
+    `did`: what the run did, in a line; `changes`: what its calls changed, by verb; `touched`: the same by
+    kind, with unread parts; `failed`: how many failed. `who`: names and texts of its environment. `tone`: how
+    to mark its state, "good", "warn" or "bad".
     """
 
     did: str
