@@ -20,9 +20,14 @@ _EFFECTS = {
 }
 
 
-def print_call_reasons(screen: Screen, calls: Sequence[CallReason]) -> None:
-    """Print each call with its outcome, and why."""
-    for call in calls:
+def print_call_reasons(
+    screen: Screen, calls: Sequence[CallReason], *, named: bool = True, title: str = ""
+) -> None:
+    """Print each call with its outcome, and why. Without `named`, only those with a reason to report."""
+    told = [call for call in calls if named or call.rules or call.operator or call.text]
+    if told and title:
+        screen.heading(title)
+    for call in told:
         argument = ERASED if call.argument is None else call.argument
         screen.heading(descriptions.line(f"call {call.call} {call.tool}: {argument}".rstrip(": ")))
         screen.pairs([(name, descriptions.line(text, _SHOWN)) for name, text in _list_reasons(call)])

@@ -119,8 +119,7 @@ def _tell_reasons(screen: Screen, told: EventInContext, reasons: "Reasons") -> N
     if found := reasons.get(told.stored.seq):
         from refold.console.call_reasons import print_call_reasons
 
-        screen.heading("why")
-        print_call_reasons(screen, found)
+        print_call_reasons(screen, found, named=False, title="why")
 
 
 def _tell_turn(

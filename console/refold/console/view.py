@@ -341,15 +341,15 @@ async def why_command(screen: Screen, place: StorePlace, run: Address) -> int:
         call = addresses.parse(run).call
         run, seq = await addresses.place_of(store, run)
         found = await why(store, run, seq, installed_guards(), f"c{call}" if call else "")
-    screen.result(found, lambda: _tell(screen, found))
+    screen.result(found, lambda: _tell(screen, found, named=call is not None))
     return 0
 
 
-def _tell(screen: Screen, found: Reasons) -> None:
+def _tell(screen: Screen, found: Reasons, *, named: bool) -> None:
     of = "" if found.seq == found.fact else f", which followed from event {found.fact} ({found.fact_kind})"
     screen.heading(f"run {found.run}, event {found.seq}: {found.kind}{of}")
     screen.pairs([("summary", found.says)])
-    print_call_reasons(screen, found.calls)
+    print_call_reasons(screen, found.calls, named=named)
     if found.opinions:
         screen.table(_COLUMNS, [_row(opinion, found) for opinion in found.opinions])
     else:
