@@ -22,7 +22,7 @@ from refold.reducers.permissions.conditions import ToolCall
 from refold.reducers.permissions.rules import Effect, Order, PermissionRule, decide
 from refold.reducers.permissions.run_facts import RunFacts, When
 from refold.reducers.policy import Policy
-from refold.reducers.run_records import read_mode, take_event
+from refold.reducers.run_records import read_mode, take_calls, take_event
 from refold.reducers.vocabulary import StopReason
 from support.scenario import Scenario
 
@@ -199,6 +199,23 @@ def test_a_change_of_the_mode_applies_from_there() -> None:
         recorded("claude_code", None),
     ]
     assert ["unknown", "permit", "refuse", "refuse", "refuse", "unknown"] == judged(*events)
+
+
+def test_a_tool_that_ends_plan_mode_makes_it_unknown() -> None:
+    """Until a row states it again; the source may not record the change before the next call."""
+    guard = Permissions(rules=(rule("refuse", tool="Bash", when=PLAN),))
+    own = guard.observe(guard.start(), started({"source.format": "claude_code"}))
+    own = guard.observe(own, recorded("claude_code", {"permissionMode": "plan"}))
+    told: list[str] = []
+    for name in ("Bash", "ExitPlanMode", "Bash"):
+        call, content = Call(id="c", name=name), Answer(arguments=("{}",))
+        made = ModelResponded(at=1, request=1, stop=StopReason.TOOL_USE, calls=(call,), content=content)
+        own = guard.observe(own, made)
+        told.append(own.decisions["c"].effect)
+    assert ["refuse", "permit", "unknown"] == told
+    assert CLAUDE == take_calls(CLAUDE, [Call(id="c", name="ExitPlanMode")])
+    live = RunFacts(mode="plan")
+    assert live is take_calls(live, [Call(id="c", name="ExitPlanMode")])
 
 
 @pytest.mark.parametrize(

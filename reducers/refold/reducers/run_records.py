@@ -4,7 +4,7 @@ The permission mode is a label of a live run; for an imported run, rows of its s
 it. Whether a run is a subagent is known only for formats that mark them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -41,6 +41,20 @@ def take_event(known: RunFacts, event: ev.Event) -> RunFacts:
             return known if mode is None or mode == known.mode else replace(known, mode=mode)
         case _:
             return known
+
+
+def take_calls(known: RunFacts, calls: Iterable[ev.Call]) -> RunFacts:
+    """Return what is known of an imported run after these calls, which may change the permission mode.
+
+    A source records the mode in rows of its own, and not always between such a call and the next one.
+    """
+    if not known.format or known.mode is None or not any(_changes_mode(call.name) for call in calls):
+        return known
+    return replace(known, mode=None)
+
+
+def _changes_mode(tool: str) -> bool:
+    return tool.replace("_", "").casefold() in ("enterplanmode", "exitplanmode")
 
 
 def _started(event: ev.RunStarted) -> RunFacts:

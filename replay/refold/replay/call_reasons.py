@@ -16,7 +16,7 @@ from refold.reducers.guards.approvals import Approval, Asked
 from refold.reducers.guards.arguments import Arguments
 from refold.reducers.guards.permissions import Permissions, Permitted
 from refold.reducers.permissions.run_facts import RunFacts
-from refold.reducers.run_records import take_event
+from refold.reducers.run_records import take_calls, take_event
 from refold.reducers.state import NEW, RunState, Watch
 from refold.reducers.vocabulary import Refuser, ToolError
 from refold.replay import known
@@ -151,6 +151,8 @@ class _Reader:
 
     def _note_mode(self, seq: int, event: ev.Event) -> None:
         self._facts = take_event(before := self._facts, event)
+        if isinstance(event, ev.ModelResponded):
+            self._facts = take_calls(self._facts, event.calls)
         self._responded = self._responded or isinstance(event, ev.ModelResponded)
         if self._facts.mode != before.mode:
             self._mode = self._facts.mode or "", seq if self._responded else 0

@@ -38,7 +38,7 @@ from refold.reducers.permissions.conditions import ToolCall
 from refold.reducers.permissions.paths import Folders
 from refold.reducers.permissions.rule_checks import explain_unknown, find_grammar_problem, is_undecided
 from refold.reducers.permissions.run_facts import RunFacts
-from refold.reducers.run_records import take_event
+from refold.reducers.run_records import take_calls, take_event
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Refusal, Value, nano
 
@@ -150,14 +150,16 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
 
     def _judge_calls(self, own: Asked, made: Iterable[tuple[Call, str]]) -> Asked:
         said, unknown, tools = dict[str, Said](), dict[str, dict[str, str]](), dict[str, str]()
+        run = own.run
         names = any(isinstance(link, Match) and link.when is not None for link in self.chain)
         for call, arguments in made:
             if names:
                 tools[call.id] = call.name
+                run = take_calls(run, [call])
             said[call.id] = self._decide(own, call.name, arguments)
             if why := self._list_unknown(own, call.name, arguments, said[call.id]):
                 unknown[call.id] = why
-        return Asked(said, unknown=unknown, tools=tools, folders=own.folders, run=own.run)
+        return Asked(said, unknown=unknown, tools=tools, folders=own.folders, run=run)
 
     def _list_unknown(self, own: Asked, name: str, arguments: str, said: Said) -> dict[str, str]:
         """Return the links up to the first decision that cannot judge a call, and why."""

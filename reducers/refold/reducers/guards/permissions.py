@@ -31,7 +31,7 @@ from refold.reducers.permissions.rules import (
 )
 from refold.reducers.permissions.run_facts import RunFacts
 from refold.reducers.permissions.shell import installed_grammar
-from refold.reducers.run_records import take_event
+from refold.reducers.run_records import take_calls, take_event
 from refold.reducers.state import RunState
 
 UNKNOWN_PERMISSION = "permission_unknown"
@@ -133,7 +133,8 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=Tru
                 decisions = {call.id: self.decide(own, call.name, text) for call, text in made}
                 links: dict[str, Said] = {call: (self._link(one),) for call, one in decisions.items()}
                 tools = {call.id: call.name for call in calls}
-                own = replace(own, tools=tools, decisions=decisions, asked=Asked(links))
+                run = take_calls(own.run, calls)
+                own = replace(own, tools=tools, decisions=decisions, asked=Asked(links), run=run)
                 return self._start(own, dict(zip(tools, texts, strict=True)))
             case ev.ToolReturned(call=call) if call in own.starting:
                 return replace(own, active={**own.active, **own.starting[call]})
