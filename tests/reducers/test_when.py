@@ -65,6 +65,12 @@ def rule(effect: Effect, **keys: Any) -> PermissionRule:
     return PermissionRule(effect=effect, **keys)
 
 
+def test_a_server_may_be_named_mcp() -> None:
+    """Only the name of a tool is refused in place of a server's."""
+    assert [] == list(When(server=("mcp_tools",)).problems())
+    assert ["server[0]"] == [place for place, _ in When(server=("mcp__",)).problems()]
+
+
 PLAN = When(mode=("plan",))
 
 

@@ -49,8 +49,8 @@ class When(Knob, frozen=True, kw_only=True):
         if self == _NOTHING:
             yield "", "expected one or more of mode, subagent, server, got none"
         for place, glob in enumerate(self.server or ()):
-            if glob.startswith("mcp_"):
-                server = glob.removeprefix("mcp_").removeprefix("_").partition("__")[0]
+            if glob.startswith("mcp__"):
+                server = glob.removeprefix("mcp__").partition("__")[0] or "github"
                 yield f"server[{place}]", f"expected the name of a server, as {server!r}, got {glob!r}"
 
     @property
