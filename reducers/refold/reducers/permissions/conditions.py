@@ -135,11 +135,15 @@ class Conditions(ArgumentConditions, frozen=True, kw_only=True):
         """Return the globs of the tools that they are for."""
         return self.tools
 
+    def is_for(self, tool: str) -> bool:
+        """Return whether they are for calls of this tool."""
+        return _is_matched(tool, self.tool)
+
 
 @lru_cache(maxsize=1024)
-def _is_matched(tool: str, globs: tuple[str, ...]) -> bool:
+def _is_matched(tool: str, globs: str | tuple[str, ...]) -> bool:
     """Return whether a tool is one of those that a rule names."""
-    return any(fnmatchcase(tool, glob) for glob in globs)
+    return any(fnmatchcase(tool, glob) for glob in ((globs,) if isinstance(globs, str) else globs))
 
 
 class ToolCall(msgspec.Struct, frozen=True):
