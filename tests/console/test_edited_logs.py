@@ -54,10 +54,10 @@ AN_ADDRESS = f"@e{EDITED + 2}"
 PERMISSIONS = Path(__file__).parents[1] / "support" / "rules.yaml"
 READS: Mapping[str, Sequence[str]] = {
     "ls": ["", "--state completed", "--since 1d"],
-    "show": ["RUN", "RUN --all", "RUN --raw", "RUN --filter type:tool", f"RUN{AN_ADDRESS}", f"RUN@e{EDITED}", "RUN@t2"],
+    "show": ["RUN", "RUN --all", "RUN --raw", "RUN --filter type:tool", f"RUN{AN_ADDRESS}", f"RUN@e{EDITED}", "RUN@t2", "RUN@c1"],
     "view": ["RUN", "RUN@t2"],
     "state": ["RUN", f"RUN{AN_ADDRESS}"],
-    "why": ["RUN", f"RUN{AN_ADDRESS}"],
+    "why": ["RUN", f"RUN{AN_ADDRESS}", "RUN@c2"],
     "diff": [f"RUN {OTHER}", f"{OTHER} RUN"],
     "grep": ["nothing RUN", "type:wait RUN", "type:wait --all", "--count nothing"],
     "stats": ["RUN", "", "--where turn:..1 RUN"],
@@ -99,6 +99,7 @@ READ_NONE: Mapping[str, str] = {
     "policy list": "of policies",
     "policy show": "of policies",
     "policy check": "of policies",
+    "policy import": "of policies",
     "policy schema": "of policies",
 }
 

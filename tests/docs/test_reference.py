@@ -41,6 +41,7 @@ from refold.reducers.limits import (
 )
 from refold.reducers.permissions.conditions import Conditions
 from refold.reducers.permissions.rules import PermissionRule
+from refold.reducers.permissions.run_facts import When as RunCondition
 from refold.reducers.policy import (
     At,
     CallTimeout,
@@ -207,7 +208,7 @@ POLICY = {
     "retry.by_class": ClassRetry, "retry.fallback": Fallback, "retry.fallback.when": FallbackWhen,
     "approvals": Approvals, "rule": ApprovalRule,
     **{str(each.__struct_config__.tag): each for each in (*get_args(Pass), *get_args(Approver))},
-    "permissions.rules": PermissionRule, "permissions.rules.after": Conditions,
+    "permissions.rules": PermissionRule, "permissions.rules.after": Conditions, "permissions.rules.when": RunCondition,
     "approver: arguments": Match,  # the guard of the same name has the section
     **BUILTIN,
 }  # fmt: skip

@@ -20,7 +20,8 @@ from refold.reducers.events import (
     ToolsDispatched,
 )
 from refold.reducers.guards import Place
-from refold.reducers.guards.approvals import Arguments, word_of
+from refold.reducers.guards.approvals import word_of
+from refold.reducers.guards.arguments import Arguments
 from refold.reducers.guards.protocol import Stop
 from refold.reducers.patterns import list_search_texts, occurs
 from support.scenario import Scenario

@@ -39,9 +39,17 @@ CONFIGURED: dict[str, dict[str, Any]] = {
     "arguments": {"tool": "a*", "matches": "zqx"},
     "permissions": {"rules": [{"effect": "refuse", "tool": "a*", "matches": "zqx"}]},
 }
+VARIANTS: list[dict[str, Any]] = [
+    {"guard": "arguments", "command": ["zqx"], "when": {"mode": ["plan"], "server": ["*"]}, "path": ["zqx"]},
+    {
+        "guard": "permissions",
+        "rules": [{"effect": "refuse", "tool": "a*", "after": {"tool": "look"}, "when": {"subagent": False}}],
+    },
+]
 GUARDS: list[Any] = [
     *(msgspec.convert({"guard": kind, **config}, BUILTIN[kind]) for kind, config in CONFIGURED.items()),
     PrematureEnd(marks=("zqx",)),
+    *(msgspec.convert(config, BUILTIN[config["guard"]]) for config in VARIANTS),
 ]
 each_guard = pytest.mark.parametrize("guard", GUARDS, ids=[guard.kind for guard in GUARDS])
 
@@ -247,7 +255,7 @@ def test_texts() -> None:
     too.
     """
     brought: dict[str, str] = {}
-    for guard in GUARDS:
+    for guard in {type(guard): guard for guard in GUARDS}.values():
         for key, text in getattr(guard, "texts", {}).items():
             assert key not in brought
             brought[key] = text

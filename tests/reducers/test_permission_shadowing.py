@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from refold.reducers.permissions.conditions import ToolCall
 from refold.reducers.permissions.rules import Order, PermissionRule, decide
+from refold.reducers.permissions.run_facts import RunFacts, When
 from refold.reducers.permissions.shadowing import find_shadowed
 
 
@@ -40,6 +41,9 @@ CASES = [
     ("first", [rule("permit", command="git *"), rule("refuse", command="git push *")], {}),
     ("last", [rule("refuse", command="git *"), rule("permit")], {0: 1}),
     ("last", [rule("permit"), rule("refuse", command="git *")], {}),
+    ("strictest", [rule("refuse", when=When(mode=("plan",))), rule("permit", command="git *")], {}),
+    ("strictest", [rule("refuse", when=When(mode=("plan",))), rule("permit", when=When(mode=("plan",)))], {1: 0}),
+    ("strictest", [rule("refuse"), rule("permit", when=When(mode=("plan",)))], {1: 0}),
 ]  # fmt: skip
 
 
@@ -61,6 +65,7 @@ _RULES = st.builds(
     command=st.none() | _COMMANDS,
     path=st.none() | st.sampled_from([("a",), ("*",), ("!a", "b")]),
     host=st.none() | st.sampled_from([("*",), ("x.com",), ("x.com", "y.com")]),
+    when=st.none() | st.sampled_from([When(mode=("plan",)), When(mode=("*",)), When(subagent=False)]),
 )
 _SCRIPTS = [
     "git",
@@ -84,6 +89,7 @@ _CALLS = st.builds(
             "url": st.sampled_from(["http://x.com", "http://y.com", "http://z.com", "x"]),
         },
     ).map(json.dumps),
+    run=st.sampled_from([RunFacts(), RunFacts(mode="plan", child=False), RunFacts(mode="x", child=True)]),
 )
 
 

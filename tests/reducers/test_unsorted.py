@@ -7,7 +7,7 @@ import pytest
 from refold.reducers import parse
 from refold.reducers.approvals import HARMLESS, SENSITIVE, fits
 from refold.reducers.events import Manifest
-from refold.reducers.guards.approvals import Approval
+from refold.reducers.guards.approvals import Approval, Asked
 from refold.reducers.named_tools import describe_default_decision, find_unclassified_tools
 from refold.reducers.vocabulary import Replay
 
@@ -111,4 +111,4 @@ def word(chain: list[dict[str, Any]]) -> str:
     approvals = parse({"schema": "refold/v1", "approvals": {"chain": chain}}).approvals
     assert approvals is not None
     own = Approval(chain=approvals.chain)
-    return next((said for _, said in own._decide("nobody_named_it", "{}")), "reject")
+    return next((said for _, said in own._decide(Asked(), "nobody_named_it", "{}")), "reject")

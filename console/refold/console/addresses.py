@@ -15,7 +15,7 @@ from refold.reducers.errors import Damaged, ExternalFailure, Inconclusive, Refol
 from refold.reducers.events import RunStarted, StateChanged, kind_of
 from refold.reducers.source_marks import PARENT_LABEL
 from refold.replay import figures
-from refold.replay.cuts import request_of, span_of
+from refold.replay.cuts import request_of, response_of, span_of
 from refold.replay.reader import event_of
 from refold.replay.summary import continued_in
 from refold.store.protocol import Head, Store, Stored, UnknownRun
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 
 
 LAST = "@last"
-_ADDRESS = re.compile(r"(?P<run>@last|[^@\s]+)(?:@(?P<unit>[et])(?P<number>[1-9][0-9]{0,11}))?")
+_ADDRESS = re.compile(r"(?P<run>@last|[^@\s]+)(?:@(?P<unit>[etc])(?P<number>[1-9][0-9]{0,11}))?")
 _LISTED = 8
 _SHORTEST = 4
 
 
 class Address(msgspec.Struct, frozen=True):
-    """A run as typed, and optionally an event or a turn in it, counted from 1."""
+    """A run as typed, and optionally an event, a turn or a call in it, counted from 1."""
 
     run: str
     event: int | None = None
     turn: int | None = None
+    call: int | None = None
 
 
 class BadAddress(WrongUse):
@@ -74,17 +75,18 @@ def parse(typed: str) -> Address:
     found = _ADDRESS.fullmatch(typed)
     if found is None:
         raise BadAddress(
-            typed, "expected RUN, RUN@e41 (event 41), RUN@t7 (turn 7) or @last, numbers counted from 1"
+            typed,
+            "expected RUN, RUN@e41 (event 41), RUN@t7 (turn 7), RUN@c3 (call c3) or @last, numbers counted from 1",
         )
     number = int(found["number"]) if found["number"] else None
-    event, turn = (number, None) if found["unit"] == "e" else (None, number)
-    return Address(found["run"], event, turn)
+    units = {"e": "event", "t": "turn", "c": "call"}
+    return Address(found["run"], **({units[found["unit"]]: number} if number else {}))
 
 
 def is_place(typed: str) -> bool:
-    """Return whether an address names an event or a turn. Raises `BadAddress`."""
+    """Return whether an address names an event, a turn or a call. Raises `BadAddress`."""
     address = parse(typed)
-    return address.event is not None or address.turn is not None
+    return (address.event, address.turn, address.call) != (None, None, None)
 
 
 async def run_of(store: Store, typed: str) -> str:
@@ -106,22 +108,25 @@ async def runs_of(store: Store, typed: Sequence[str]) -> list[str]:
 
 
 async def place_of(store: Store, typed: str) -> tuple[str, int | None]:
-    """Return the run and the event number that an address names; for a turn, the event of its request.
+    """Return the run and the event number that an address names; for a turn, the event of its request; for a
+    call, the response that made it.
 
-    Without a place, the number is None. Raises `BadAddress`, `NoSuchRun`, `NoSuchTurn`.
+    Without a place, the number is None. Raises `BadAddress`, `NoSuchRun`, `NoSuchTurn`, `NoSuchCall`.
     """
     address = parse(typed)
     run = await resolve_id(store, address.run)
     if address.turn is not None:
         return run, await request_of(store, run, address.turn)
+    if address.call is not None:
+        return run, await response_of(store, run, f"c{address.call}")
     if address.event is not None:
         await _check_event(store, run, typed, address.event)
     return run, address.event
 
 
 async def events_of(store: Store, typed: str) -> tuple[str, int, int | None]:
-    """Return the run, and the first and last event that an address names: one event, those of a turn, or 1
-    and None for all.
+    """Return the run, and the first and last event that an address names: one event, those of a turn, the
+    response of a call, or 1 and None for all.
 
     Raises as `place_of`.
     """
@@ -129,6 +134,9 @@ async def events_of(store: Store, typed: str) -> tuple[str, int, int | None]:
     run = await resolve_id(store, address.run)
     if address.turn is not None:
         return run, *await span_of(store, run, address.turn)
+    if address.call is not None:
+        made = await response_of(store, run, f"c{address.call}")
+        return run, made, made
     if address.event is None:
         return run, 1, None
     await _check_event(store, run, typed, address.event)

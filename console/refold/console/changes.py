@@ -1,6 +1,5 @@
 """`refold touched`: what a run changed."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -12,8 +11,7 @@ from refold.console.options import argument, option
 from refold.console.screen import Column, Screen
 from refold.reducers.errors import Inconclusive
 from refold.replay import figures
-from refold.replay.changes import DESTRUCTIVE, Change, ChangeLog, Outcome
-from refold.replay.command_effects import ChangeKind
+from refold.replay.changes import Change, ChangeLog, Outcome, summarize_changes
 from refold.replay.reader import run_follower
 
 
@@ -57,25 +55,12 @@ _COLUMNS = (
     Column("EVENT", right=True),
     Column("MAYBE UNDONE", right=True),
 )
-_NOUNS = {
-    ChangeKind.DELETED: "deletion",
-    ChangeKind.PUSHED: "push",
-    ChangeKind.DISCARDED: "discarded change",
-    ChangeKind.WROTE: "write",
-    ChangeKind.INSTALLED: "installation",
-    ChangeKind.REACHED: "host",
-    ChangeKind.UNREAD: "unread command",
-    ChangeKind.GAP: "gap",
-}
 
 
 def _tell(screen: Screen, run: str, changes: Sequence[Change]) -> None:
-    counts = Counter(each.kind for each in changes)
-    listed = ", ".join(_counted(counts[kind], noun) for kind, noun in _NOUNS.items() if counts[kind])
-    screen.heading(f"run {run}: {listed or 'no changes found'}")
-    first = next(
-        (each for each in changes if each.kind in DESTRUCTIVE and each.outcome is not Outcome.REFUSED), None
-    )
+    found = summarize_changes(changes)
+    screen.heading(f"run {run}: {str(found) or 'no changes found'}")
+    first = found.first
     if first is not None:
         screen.pairs(
             [
@@ -87,10 +72,6 @@ def _tell(screen: Screen, run: str, changes: Sequence[Change]) -> None:
         )
     if changes:
         screen.table(_COLUMNS, [_row(each) for each in changes])
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} pushes" if noun == "push" and number != 1 else figures.quantity(number, noun)
 
 
 def _row(each: Change) -> tuple[str, ...]:

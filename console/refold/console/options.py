@@ -76,7 +76,9 @@ StorePath = Annotated[
     Path | None, option("--store", "The store's file; also REFOLD_STORE.", shows="in the user's data folder")
 ]
 OtherStore = Annotated[Path | None, option("--other-store", "The store of the second run.", shows="the same")]
-Address = Annotated[str, argument("RUN, RUN@e41 (event), RUN@t7 (turn) or @last; ids may be prefixes.")]
+Address = Annotated[
+    str, argument("RUN, RUN@e41 (event), RUN@t7 (turn), RUN@c3 (call) or @last; ids may be prefixes.")
+]
 WholeRun = Annotated[str, argument("RUN or @last; an id may be a prefix.")]
 Runs = Annotated[list[str], words("RUN or @last; ids may be prefixes.")]
 Everything = Annotated[bool, option("--all", "All runs of the store.")]

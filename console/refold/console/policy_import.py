@@ -96,6 +96,9 @@ def _comment(text: str) -> str:
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
+_ORDER = {"effect": 0, "tool": 1, "source": 3}  # all other keys are between
+
+
 def write_rule(rule: PermissionRule) -> str:
     """Return a rule in one line, as JSON, which YAML includes.
 
@@ -108,6 +111,4 @@ def write_rule(rule: PermissionRule) -> str:
         for key, value in msgspec.to_builtins(rule).items()
         if key == "effect" or value != msgspec.to_builtins(getattr(default, key))
     }
-    return json.dumps(
-        dict(sorted(given.items(), key=lambda item: (item[0] != "effect", item[0] == "source")))
-    )
+    return json.dumps(dict(sorted(given.items(), key=lambda item: _ORDER.get(item[0], 2))))

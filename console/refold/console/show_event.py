@@ -3,13 +3,15 @@ and caused them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any, cast, get_args
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import msgspec
 
 from refold.console import addresses, locations
 from refold.console.locations import StorePlace
 from refold.console.screen import Screen, note
+from refold.reducers.errors import Damaged, Inconclusive
 from refold.reducers.events import ModelResponded, SourceRecorded
 from refold.replay import figures
 from refold.replay.exports.table import line_of
@@ -17,6 +19,12 @@ from refold.replay.kinds.arguments import ERASED
 from refold.replay.kinds.table import kind_for
 from refold.replay.reader import Problem
 from refold.replay.surroundings import AskedCall, EventInContext, How, Related, read_surroundings
+from refold.store.protocol import Store
+
+if TYPE_CHECKING:
+    from refold.replay.call_reasons import CallReason
+
+    Reasons = Mapping[int, tuple[CallReason, ...]]
 
 _DEEPEST = 6
 """Nesting depth down to which values have a name per line; deeper values are JSON."""
@@ -30,22 +38,44 @@ async def show_place(screen: Screen, place: StorePlace, typed: str) -> int:
         run, first, last = await addresses.events_of(store, typed)
         told, problem = await read_surroundings(store, run, first, last or first)
         head = (await store.head(run)).seq
-    turn = addresses.parse(typed).turn
+        address = addresses.parse(typed)
+        reasons = await _read_reasons(store, run, told, address.call)
+    turn = address.turn
     if turn is None:
-        document: Any = msgspec.Raw(_document(told[0], problem))
-        screen.result(document, lambda: _tell_event(screen, told[0], run, head, problem))
+        document: Any = msgspec.Raw(_document(told[0], problem, reasons))
+        screen.result(document, lambda: _tell_event(screen, told[0], run, head, problem, reasons))
     else:
-        events = [msgspec.Raw(_document(each, problem)) for each in told]
+        events = [msgspec.Raw(_document(each, problem, reasons)) for each in told]
         document = {"run": run, "turn": turn, "first": first, "last": last, "events": events}
-        screen.result(document, lambda: _tell_turn(screen, told, f"run {run}, turn {turn}", problem))
+        screen.result(document, lambda: _tell_turn(screen, told, f"run {run}, turn {turn}", problem, reasons))
     if screen.live:
         note(f"next    refold why {run}@e{first}{place.option}   what limits and guards saw")
     return problem.exit_code if problem else 0
 
 
-def _document(told: EventInContext, problem: Problem | None) -> bytes:
+async def _read_reasons(
+    store: Store, run: str, told: Sequence[EventInContext], call: int | None
+) -> "Reasons":
+    """Return why the calls of responses ran or did not, by event; nothing if the log cannot be followed."""
+    found: dict[int, tuple[CallReason, ...]] = {}
+    for each in told:
+        made = each.event.calls if isinstance(each.event, ModelResponded) else ()
+        calls = [f"c{call}"] if call else [one.id for one in made]
+        if not made:
+            continue
+        from refold.replay.call_reasons import read_call_reasons
+
+        with suppress(Damaged, Inconclusive):  # reported with the event
+            found[each.stored.seq] = await read_call_reasons(store, run, calls)
+    return found
+
+
+def _document(told: EventInContext, problem: Problem | None, reasons: "Reasons") -> bytes:
     """Return the line that `--raw` prints, extended by the event's relations."""
-    around = _ENCODER.encode({**msgspec.structs.asdict(told.around), "damaged": _render_problem(problem)})
+    more = {"reasons": reasons[told.stored.seq]} if told.stored.seq in reasons else {}
+    around = _ENCODER.encode(
+        {**msgspec.structs.asdict(told.around), "damaged": _render_problem(problem), **more}
+    )
     return line_of(told.stored).rstrip().encode()[:-1] + b"," + around[1:]
 
 
@@ -53,7 +83,14 @@ def _render_problem(problem: Problem | None) -> str:
     return str(problem) if problem else ""
 
 
-def _tell_event(screen: Screen, told: EventInContext, run: str, last: int, problem: Problem | None) -> None:
+def _tell_event(
+    screen: Screen,
+    told: EventInContext,
+    run: str,
+    last: int,
+    problem: Problem | None,
+    reasons: "Reasons",
+) -> None:
     stored, around = told.stored, told.around
     turn = f", turn {around.turn}" if around.turn else ""
     screen.heading(f"run {run}, event {stored.seq} of {figures.count(last)}{turn}: {stored.kind}")
@@ -72,12 +109,22 @@ def _tell_event(screen: Screen, told: EventInContext, run: str, last: int, probl
     _list(screen, "about", earlier, {"about"})
     _list(screen, "requested by", earlier, {"request", "call"})
     _tell_words(screen, told, indent="")
+    _tell_reasons(screen, told, reasons)
     _list(screen, "caused", later, {*get_args(How)} - {"note"})
     _list(screen, "notes", later, {"note"})
     _tell_fields(screen, "recorded", _body(told))
 
 
-def _tell_turn(screen: Screen, told: Sequence[EventInContext], head: str, problem: Problem | None) -> None:
+def _tell_reasons(screen: Screen, told: EventInContext, reasons: "Reasons") -> None:
+    if found := reasons.get(told.stored.seq):
+        from refold.console.call_reasons import print_call_reasons
+
+        print_call_reasons(screen, found, named=False, title="why")
+
+
+def _tell_turn(
+    screen: Screen, told: Sequence[EventInContext], head: str, problem: Problem | None, reasons: "Reasons"
+) -> None:
     screen.heading(f"{head}: events {told[0].stored.seq} to {told[-1].stored.seq}")
     if problem:
         screen.facts({"damaged": _render_problem(problem)}, indent="")
@@ -87,6 +134,7 @@ def _tell_turn(screen: Screen, told: Sequence[EventInContext], head: str, proble
         screen.heading(f"e{each.stored.seq} {each.stored.kind}: {says}")
         if not isinstance(each.event, SourceRecorded):  # a source record needs its own address
             _tell_words(screen, each, indent="  ")
+            _tell_reasons(screen, each, reasons)
 
 
 def _list(screen: Screen, title: str, related: Sequence[Related], hows: Set[How]) -> None:

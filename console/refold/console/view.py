@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from refold.console import addresses, descriptions, locations
+from refold.console.call_reasons import print_call_reasons
 from refold.console.locations import StorePlace, without_event_loop
 from refold.console.options import Address, PolicyFile, Settings
 from refold.console.screen import Column, Screen
@@ -331,19 +332,24 @@ _COLUMNS = (Column("before"), Column("place"), Column("who"), Column("verdict"),
 async def why_command(screen: Screen, place: StorePlace, run: Address) -> int:
     """Show what every limit and guard evaluated at an event, by default the last, and what they returned.
 
-    Example: refold why RUN@e41
+    RUN@c3 shows call c3: the rule that refused, asked about or permitted it, with file and line; for an
+    imported run, what its source records about a refusal.
+
+    Example: refold why RUN@c3
     """
     async with locations.reading(place) as store:
+        call = addresses.parse(run).call
         run, seq = await addresses.place_of(store, run)
-        found = await why(store, run, seq, installed_guards())
-    screen.result(found, lambda: _tell(screen, found))
+        found = await why(store, run, seq, installed_guards(), f"c{call}" if call else "")
+    screen.result(found, lambda: _tell(screen, found, named=call is not None))
     return 0
 
 
-def _tell(screen: Screen, found: Reasons) -> None:
+def _tell(screen: Screen, found: Reasons, *, named: bool) -> None:
     of = "" if found.seq == found.fact else f", which followed from event {found.fact} ({found.fact_kind})"
     screen.heading(f"run {found.run}, event {found.seq}: {found.kind}{of}")
     screen.pairs([("summary", found.says)])
+    print_call_reasons(screen, found.calls, named=named)
     if found.opinions:
         screen.table(_COLUMNS, [_row(opinion, found) for opinion in found.opinions])
     else:

@@ -14,12 +14,17 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Literal, cast
 
+import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from refold.reducers.errors import Fault, PolicyError, shown
+from refold.reducers.errors import Fault, PolicyError, brief
 from refold.reducers.limits import Amount
-from refold.reducers.patterns import UNLESS, is_object, occurs, pattern_faults, rule
+from refold.reducers.patterns import is_object
+from refold.reducers.patterns import rule as quote_rule
+from refold.reducers.permissions.conditions import ArgumentConditions, ToolCall, holds
+from refold.reducers.permissions.rule_checks import find_rule_problems
+from refold.reducers.permissions.shell import installed_grammar
 from refold.reducers.vocabulary import Knob
 
 _RUN_CODE = (
@@ -98,8 +103,6 @@ HARMLESS = (
 Word = Literal["approve", "reject", "escalate", "terminate"]
 PresetName = Literal["ci", "dev", "prod", "dev_any", "prod_any"]
 Globs = Annotated[tuple[str, ...], Meta(min_length=1)]
-_ANY = ("", "\0", "a b")
-"""Texts without anything in common: a pattern that matches all of them matches any text."""
 _STRICTEST: tuple[Word, ...] = ("terminate", "reject", "escalate", "approve")
 
 
@@ -132,40 +135,61 @@ class Gate(_Approver, frozen=True, kw_only=True, tag="gate", rename={"otherwise"
     otherwise: Word = "approve"
 
 
-class Match(_Approver, frozen=True, kw_only=True, tag="arguments", rename={"otherwise": "else"}):
-    """Returns `then` for a call with an argument text that matches `matches` but not `unless`, `else` for
-    others.
+class Match(ArgumentConditions, frozen=True, kw_only=True, tag_field="approver", tag="arguments"):
+    """Returns `then` for a call for which all conditions hold, `else` for others.
 
-    Both are patterns (`refold.reducers.patterns`), applied to the same text: each text of the arguments, or
-    only those in `field`. If a pattern is invalid, as in an edited log, the stricter of `then` and `else`
-    applies.
+    If `then` is the less strict decision, the conditions must hold for every command, path and host of the
+    call; otherwise for any of them. If it is unknown whether they hold, the stricter of `then` and `else`
+    applies. `say` is the reason that the model gets if the call does not run. `match` and `not_match` are
+    examples. `grammar` is the version of the shell grammar that reads commands, filled in when a run starts.
     """
 
-    matches: str
-    unless: str | None = None
-    field: str | None = None
+    tools: Globs = ("*",)
     then: Word
-    otherwise: Word = "escalate"
+    otherwise: Word = msgspec.field(default="escalate", name="else")
+    say: str = ""
+    match: tuple[str, ...] = ()
+    not_match: tuple[str, ...] = ()
+    grammar: str = ""
+
+    @property
+    def globs(self) -> tuple[str, ...]:
+        """Return the globs of the tools that it is for."""
+        return self.tools
+
+    def complete(self) -> "Match":
+        """Return the same with the version of the grammar, if it reads commands."""
+        fill = self.command is not None and not self.grammar
+        return replace(self, grammar=installed_grammar()) if fill else self
 
     def problems(self) -> Iterator[Fault]:
-        """Yield problems of the two patterns."""
-        yield from pattern_faults("matches", self.matches, UNLESS)
-        if self.unless is not None:
-            faults = [*pattern_faults("unless", self.unless)]
-            yield from faults
-            if not faults and all(occurs(self.unless, [text]) for text in _ANY):
-                yield (
-                    "unless",
-                    f"it matches any text, so the rule would never match; got {shown(self.unless)}",
-                )
+        """Yield conditions that cannot be evaluated, and examples that contradict them."""
+        examples = {"match": self.match, "not_match": self.not_match}
+        yield from find_rule_problems(self, self.grammar, examples, permits=self.permits)
 
     @property
     def rule(self) -> str:
         """Return the rule as messages quote it."""
-        return rule(self.matches, self.unless)
+        plain = self.is_plain and self.matches is not None
+        return quote_rule(self.matches or "", self.unless) if plain else f"`{brief(self.conditions)}`"
+
+    @property
+    def conditions(self) -> str:
+        """Return the conditions in one line, without the tools."""
+        title = replace(self, tools=("*",)).title
+        return f"{title}, unless {self.unless}" if self.unless else title
+
+    @property
+    def permits(self) -> bool:
+        """Return whether a call for which the conditions hold gets the less strict decision."""
+        return _STRICTEST.index(self.then) > _STRICTEST.index(self.otherwise)
+
+    def judge(self, call: ToolCall) -> bool | None:
+        """Return whether the conditions hold for a call of its tools; None: unknown."""
+        return holds(replace(self, tools=("*",)), call, permits=self.permits)
 
     def word(self, held: bool | None) -> Word:  # noqa: FBT001
-        """Return the decision on a call by whether the rule matches; None: unknown."""
+        """Return the decision on a call by whether the conditions hold; None: unknown."""
         if held is None:
             return next(word for word in _STRICTEST if word in (self.then, self.otherwise))
         return self.then if held else self.otherwise
@@ -231,7 +255,7 @@ def resolved(approvals: Approvals) -> Approvals:
 def _write_out(approver: Approver) -> Approver:
     if isinstance(approver, Gate) and approver.sensitive is None:
         return replace(approver, sensitive=OF_ITS_LOOP, harmless=(*(approver.harmless or ()), *HARMLESS))
-    return approver
+    return approver.complete() if isinstance(approver, Match) else approver
 
 
 _NUMBERS_AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str)

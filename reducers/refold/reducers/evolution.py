@@ -29,7 +29,8 @@ _SETS_GUARDS: frozenset[type[ev.Event]] = _OPENINGS | {ev.PolicyAmended}
 def evolve(state: RunState, event: ev.Event, registry: Registry = BUILTIN) -> RunState:
     """Return the state after `event`. Pure.
 
-    An annotation changes only `seq` and `at`.
+    An annotation changes only `seq` and `at`. Guards may also observe records of an imported run's source,
+    which can state the permission mode.
 
     Args:
         state: The state before the event.
@@ -62,7 +63,10 @@ def evolve(state: RunState, event: ev.Event, registry: Registry = BUILTIN) -> Ru
 
 def _add_annotation(state: RunState, event: ev.Event) -> RunState:
     assert isinstance(event, ev.Annotation)
-    return replace(state, seq=state.seq + 1, at=max(state.at, event.at))
+    guards = state.guards
+    if guards and isinstance(event, ev.SourceRecorded):
+        guards = shown(guards, event)
+    return replace(state, seq=state.seq + 1, at=max(state.at, event.at), guards=guards)
 
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")

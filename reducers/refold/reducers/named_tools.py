@@ -23,7 +23,8 @@ from refold.reducers.approvals import (
 from refold.reducers.errors import Complaint, Fault, meant, nearest, shown, suggestion
 from refold.reducers.events import Manifest
 from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.guards.approvals import ArgumentRule, argument_rules, word_of
+from refold.reducers.guards.approvals import word_of
+from refold.reducers.guards.arguments import ArgumentRule, argument_rules
 from refold.reducers.guards.protocol import reading_of
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Replay
@@ -82,8 +83,8 @@ def find_unmatched_names(
             yield _describe_unmatched_name(named, names, policy)
     yield from _find_unmatched_permissions(policy, names)
     for rule in argument_rules(policy):
-        if rule.field:
-            yield from _find_unknown_fields(rule, rule.field, tools, called or {})
+        if field := rule.conditions.field:
+            yield from _find_unknown_fields(rule, field, tools, called or {})
 
 
 def _find_unmatched_permissions(policy: Policy, names: Sequence[str]) -> Iterator[Complaint]:
@@ -144,7 +145,7 @@ def _describe_decision(policy: Policy, tool: str) -> str:
 
 def has_field_rules(policy: Policy) -> bool:
     """Return whether a rule searches one field of the arguments."""
-    return any(rule.field for rule in argument_rules(policy))
+    return any(rule.conditions.field for rule in argument_rules(policy))
 
 
 def _schema(tool: Manifest) -> Any:

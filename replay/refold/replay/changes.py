@@ -5,8 +5,9 @@ read as permission rules read them. A tool, program or command whose changes are
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum, unique
+from types import MappingProxyType
 
 import msgspec
 
@@ -176,6 +177,55 @@ def _find_undos(changes: Sequence[Change], folders: Folders) -> None:
 def _place(target: str, folders: Folders) -> str:
     location = locate(target, folders)
     return location.absolute or location.relative or target
+
+
+_NOUNS: Mapping[ChangeKind, tuple[str, str]] = MappingProxyType(
+    {
+        ChangeKind.DELETED: ("deletion", "deletions"),
+        ChangeKind.PUSHED: ("push", "pushes"),
+        ChangeKind.DISCARDED: ("discarded change", "discarded changes"),
+        ChangeKind.WROTE: ("write", "writes"),
+        ChangeKind.INSTALLED: ("installation", "installations"),
+        ChangeKind.REACHED: ("host", "hosts"),
+        ChangeKind.UNREAD: ("unread command", "unread commands"),
+        ChangeKind.GAP: ("gap", "gaps"),
+    }
+)
+
+
+class ChangeCount(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of changes of a kind, as `3 deletions`, and the event of the first one."""
+
+    kind: ChangeKind
+    text: str
+    seq: int
+
+
+class ChangeSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run changed, by kind, without refused calls; and the first destructive change that may have run.
+
+    `unread` and `gap` are the kinds of what is not known.
+    """
+
+    counts: tuple[ChangeCount, ...] = ()
+    first: Change | None = None
+
+    def __str__(self) -> str:
+        return ", ".join(each.text for each in self.counts)
+
+
+def summarize_changes(changes: Iterable[Change]) -> ChangeSummary:
+    """Return the numbers of changes by kind, the most destructive first."""
+    made = [each for each in changes if each.outcome is not Outcome.REFUSED]
+    by_kind: dict[ChangeKind, list[Change]] = {}
+    for each in made:
+        by_kind.setdefault(each.kind, []).append(each)
+    counts = tuple(
+        ChangeCount(kind=kind, text=f"{len(found):,} {nouns[len(found) != 1]}", seq=found[0].seq)
+        for kind, nouns in _NOUNS.items()
+        if (found := by_kind.get(kind))
+    )
+    return ChangeSummary(counts=counts, first=next((each for each in made if each.kind in DESTRUCTIVE), None))
 
 
 def _outcome(event: ev.ToolReturned) -> Outcome:

@@ -6,7 +6,7 @@ The rule is in `refold.reducers.pending`.
 from collections.abc import Callable
 
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import InputReceived, ModelRequested, kind_of
+from refold.reducers.events import InputReceived, ModelRequested, ModelResponded, kind_of
 from refold.reducers.pending import underway, whole
 from refold.reducers.state import NEW, RunState
 from refold.replay.reader import Follower, Step, event_of, events, run_follower, stored_events
@@ -14,6 +14,32 @@ from refold.store.protocol import Store
 
 Suits = Callable[[RunState], bool]
 """Condition on the state at which a fork begins, for the purpose of the fork."""
+
+
+class NoSuchCall(WrongUse):
+    """The run has no call with this id."""
+
+    def __init__(self, run: str, call: str, calls: int) -> None:
+        super().__init__(run, call, calls)
+        self.run, self.call, self.calls = run, call, calls
+
+    def __str__(self) -> str:
+        known = f"its calls are c1 to c{self.calls}" if self.calls else "it has no calls"
+        return f"run {self.run} has no call {self.call}: {known}"
+
+
+async def response_of(store: Store, run: str, call: str) -> int:
+    """Return the number of the event of the response that made a call. Raises `NoSuchCall`."""
+    calls = 0
+    async for stored in stored_events(store, run):
+        if stored.kind != "model_responded":
+            continue
+        event = event_of(stored, content=False)
+        if isinstance(event, ModelResponded):
+            calls += len(event.calls)
+            if any(each.id == call for each in event.calls):
+                return stored.seq
+    raise NoSuchCall(run, call, calls)
 
 
 class NoCut(WrongUse):

@@ -6,11 +6,12 @@ has its own field names: `_READERS`. Items that no row states are unknown.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from refold.reducers.events import ModelResponded, Remark, RunStarted, SourceRecorded
+from refold.reducers.run_records import read_mode
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay import figures
 from refold.replay.reader import Step
@@ -119,10 +120,12 @@ def read_source_row(event: SourceRecorded) -> Mapping[Item, str]:
     reader = _READERS.get(event.format)
     if reader is None or not row.startswith("{"):
         return {}
+    mode = read_mode(event)
+    modes: dict[Item, str] = {} if mode is None else {"permission_mode": mode}
     try:
-        return dict(_texts(reader(row).items()))
+        return {**dict(_texts(reader(row).items())), **modes}
     except (msgspec.MsgspecError, RecursionError):
-        return {}
+        return modes
 
 
 def _of_a_start(event: RunStarted) -> Iterator[tuple[Item, str]]:
@@ -144,7 +147,6 @@ class _EnvironmentRow(msgspec.Struct):
     cwd: Any = None
     gitBranch: Any = None  # noqa: N815 - the format's own names
     version: Any = None
-    permissionMode: Any = None  # noqa: N815
 
 
 class _Git(msgspec.Struct):
@@ -154,8 +156,6 @@ class _Git(msgspec.Struct):
 class _Payload(msgspec.Struct):
     cwd: Any = None
     cli_version: Any = None
-    approval_policy: Any = None
-    sandbox_policy: Any = None
     git: _Git | None = None
 
 
@@ -170,7 +170,6 @@ class _Context(msgspec.Struct):
 
 class _Data(msgspec.Struct):
     context: _Context | None = None
-    newMode: Any = None  # noqa: N815
 
 
 class _Copilot(msgspec.Struct):
@@ -215,26 +214,19 @@ _FLAT, _CODEX, _COPILOT, _OPENCODE, _MINI = (
 
 def _flat(text: str) -> Row:
     row = _FLAT.decode(text)
-    told: Row = {"cwd": row.cwd, "branch": row.gitBranch, "version": row.version}
-    return {**told, "permission_mode": row.permissionMode}
+    return {"cwd": row.cwd, "branch": row.gitBranch, "version": row.version}
 
 
 def _codex(text: str) -> Row:
     told = _CODEX.decode(text).payload or _Payload()
-    sandbox: Any = told.sandbox_policy
-    if isinstance(sandbox, dict):
-        fields = cast("dict[str, Any]", sandbox)
-        sandbox = fields.get("mode") or fields.get("type")
-    modes = [each for each in (told.approval_policy, sandbox) if isinstance(each, str)]
-    mode = ", ".join(modes) if isinstance(told.approval_policy, str) else None
     branch = told.git.branch if told.git else None
-    return {"cwd": told.cwd, "version": told.cli_version, "branch": branch, "permission_mode": mode}
+    return {"cwd": told.cwd, "version": told.cli_version, "branch": branch}
 
 
 def _copilot(text: str) -> Row:
     data = _COPILOT.decode(text).data or _Data()
     context = data.context or _Context()
-    return {"cwd": context.cwd, "branch": context.branch, "permission_mode": data.newMode}
+    return {"cwd": context.cwd, "branch": context.branch}
 
 
 def _opencode(text: str) -> Row:

@@ -12,7 +12,19 @@ from typing import Any, cast
 import msgspec
 
 from refold.reducers.errors import WrongUse
-from refold.reducers.events import Annotation, Decision, Fact, kind_of
+from refold.reducers.events import (
+    Annotation,
+    ApprovalAnswered,
+    ApprovalRequested,
+    CallRefused,
+    Decision,
+    Event,
+    Fact,
+    ModelResponded,
+    ToolReturned,
+    ToolsDispatched,
+    kind_of,
+)
 from refold.reducers.evolution import evolve
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.guards.duty import judged
@@ -25,6 +37,7 @@ from refold.reducers.rules.guards import Guards
 from refold.reducers.rules.limits import Limits, TimeLimits
 from refold.reducers.state import NEW, RunState, Watch
 from refold.reducers.window import Window
+from refold.replay.call_reasons import CallReason, read_call_reasons
 from refold.replay.kinds.table import sentence
 from refold.replay.reader import events, fold_event
 from refold.store.protocol import Store
@@ -55,7 +68,8 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
 class Reasons(msgspec.Struct, frozen=True, kw_only=True):
     """The verdicts between the fact at event `fact` and event `seq`, in order, with the decisions.
 
-    `says` is a one-line summary of the event, `told` of each decision.
+    `says` is a one-line summary of the event, `told` of each decision. `calls` are those that the event is
+    about: which rule decided them, and what the record says about a refusal.
     """
 
     run: str
@@ -67,12 +81,16 @@ class Reasons(msgspec.Struct, frozen=True, kw_only=True):
     opinions: tuple[Opinion, ...]
     decisions: tuple[str, ...]
     told: tuple[str, ...]
+    calls: tuple[CallReason, ...] = ()
 
 
-async def why(store: Store, run: str, seq: int | None = None, registry: Registry = BUILTIN) -> Reasons:
+async def why(
+    store: Store, run: str, seq: int | None = None, registry: Registry = BUILTIN, call: str = ""
+) -> Reasons:
     """Return the verdicts that led to event `seq`, by default the last fact or decision.
 
-    For a fact: everything that followed from it. For a decision: the checks made before it. Raises
+    For a fact: everything that followed from it. For a decision: the checks made before it. `call`: of the
+    calls that the event is about, only this one. Raises
     `UnknownRun`, `DamagedLog`, and `WrongUse` for an annotation, which causes nothing.
     """
     state, before, fact, at = NEW, NEW, None, 0
@@ -86,6 +104,7 @@ async def why(store: Store, run: str, seq: int | None = None, registry: Registry
     if fact is None or reached is None or not (last == at or isinstance(reached, Decision)):
         said = "the log has no such event" if reached is None else f"event {last} is a {kind_of(reached)}"
         raise WrongUse(f"run {run}: {said}: no decision was made there; use an earlier event")
+    calls = [call] if call else _list_calls(reached)
     found, made = asked(before, fact, registry, None if last == at else last - at)
     return Reasons(
         run=run,
@@ -97,7 +116,25 @@ async def why(store: Store, run: str, seq: int | None = None, registry: Registry
         opinions=tuple(found),
         decisions=tuple(map(kind_of, made)),
         told=tuple(map(sentence, made)),
+        calls=await read_call_reasons(store, run, calls, registry) if calls else (),
     )
+
+
+def _list_calls(event: Event) -> tuple[str, ...]:
+    """Return the ids of the calls that were made, permitted, refused or asked about at an event."""
+    match event:
+        case ModelResponded(calls=made):
+            return tuple(call.id for call in made)
+        case CallRefused(call=call):
+            return (call,)
+        case ToolReturned(call=call) if event.refused_by is not None:
+            return (call,)
+        case ToolsDispatched(calls=calls) | ApprovalRequested(calls=calls):
+            return calls
+        case ApprovalAnswered(answers=answers):
+            return tuple(answer.call for answer in answers)
+        case _:
+            return ()
 
 
 def asked(

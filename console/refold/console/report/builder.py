@@ -1,7 +1,7 @@
 """Build the data of a run's page from its log, in one pass."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from refold.console.call_reasons import describe_rule
 from refold.console.conversations import ChildRun, Kin
 from refold.console.report.data import (
     Bytes,
@@ -29,6 +30,8 @@ from refold.reducers.source_marks import END
 from refold.reducers.state import RunState
 from refold.replay import figures, known
 from refold.replay.audit import Auditor, Finding
+from refold.replay.call_reasons import list_rules
+from refold.replay.changes import Change, ChangeLog, ChangeSummary, summarize_changes
 from refold.replay.kinds.table import ROWS, kind_for, sentence
 from refold.replay.queries.rows import FIELDS, START, advance_place, row_of, side_of
 from refold.replay.reader import Follower, Records, Step, follow
@@ -39,6 +42,7 @@ from refold.replay.verification import Verifier
 from refold.replay.why import ALLOWED, Opinion, asked, state_changes
 from refold.store.protocol import Store, Stored
 
+_CHANGE = 120  # characters of a change
 _MOST = 4000  # characters of a guard's memory
 
 
@@ -100,7 +104,7 @@ async def build(
         refold=version("refold"),
         partial=upto is not None and upto < last,
         about=replace(about, parent=parent),
-        figures=_figures(opinions.summing.state, about, turns),
+        figures=_figures(opinions.summing.state, about, turns, opinions.changes.result()),
         end=found.ended if found.ended <= about.events else 0,
         turns=PackedValues(turns),
         imported=found.imported,
@@ -128,12 +132,12 @@ class _Opinions:
     def __init__(self, run: str, registry: Registry) -> None:
         self.turns = list[TurnRow]()
         self.teller, self.kin = Teller(self.turns.append), Kin()
-        self.auditor = Auditor(run, registry)
+        self.auditor, self.changes = Auditor(run, registry), ChangeLog()
         self.summing = Summing(run, self.teller, excerpt=None)
 
     @property
     def followers(self) -> tuple[Follower[Any], ...]:
-        return self.auditor, self.summing, *self.kin.followers
+        return self.auditor, self.summing, self.changes, *self.kin.followers
 
 
 def _kin(forked_from: str, parent: ev.Parent | None, children: Sequence[ChildRun]) -> list[str]:
@@ -172,9 +176,11 @@ class PageRows(Follower["PageRows"]):
         if event is not None and not self._damaged:
             problem, asked = self._follow(step, event)
         self._damaged = self._damaged or bool(problem)
-        self.derived.append(
-            PageDerivation({} if self._damaged else state_changes(step.before, step.after), asked)
-        )
+        if self._damaged:
+            self.derived.append(PageDerivation({}, asked))
+        else:
+            rules = tuple(_describe_rules(step.after, event))
+            self.derived.append(PageDerivation(state_changes(step.before, step.after), asked, rules))
         if isinstance(event, ev.ModelRequested):
             self._turn = event.step
         self._turn += isinstance(event, ev.InputReceived)  # an operator's message starts the next turn
@@ -246,6 +252,13 @@ class PageRows(Follower["PageRows"]):
 _TOLD = frozenset({"run", "seq", "kind", "turn", "side", "text"})
 
 
+def _describe_rules(state: RunState, event: ev.Event | None) -> Iterator[tuple[str, str]]:
+    """Yield the calls of a response, with the rules that decided about them."""
+    for call in event.calls if isinstance(event, ev.ModelResponded) else ():
+        for rule in list_rules(state.guards, call.id):
+            yield call.id, describe_rule(rule)
+
+
 def _is_end(event: ev.Event) -> bool:
     """Return whether the run, or its source, ended at this event."""
     if isinstance(event, ev.SourceRecorded):
@@ -253,13 +266,16 @@ def _is_end(event: ev.Event) -> bool:
     return isinstance(event, ev.StateChanged) and event.target.terminal
 
 
-def _figures(state: RunState, about: RunSummary, turns: Sequence[TurnRow]) -> Figures:
+def _figures(
+    state: RunState, about: RunSummary, turns: Sequence[TurnRow], changes: Sequence[Change]
+) -> Figures:
     counter, stands = EffectCounter(), state.agent_state
     for turn in turns:
         counter.take(turn)
     return Figures(
         did=tally(turns),
         changes=counter.result(),
+        touched=_shorten(summarize_changes(changes)),
         failed=sum(call.failed is True for turn in turns for call in turn.calls),
         who=tuple(about.environment.pairs()),
         cost=_cost(state),
@@ -268,6 +284,16 @@ def _figures(state: RunState, about: RunSummary, turns: Sequence[TurnRow]) -> Fi
         unmarked=figures.unmarked(about.unmarked),
         tone="good" if stands.succeeded else "bad" if stands.terminal else "warn",
     )
+
+
+def _shorten(touched: ChangeSummary) -> ChangeSummary:
+    first = touched.first
+    if first is None:
+        return touched
+    short = replace(
+        first, target=figures.shorten(first.target, _CHANGE), command=figures.shorten(first.command, _CHANGE)
+    )
+    return replace(touched, first=short)
 
 
 def _read_event(step: Step) -> tuple[ev.Event | None, str]:

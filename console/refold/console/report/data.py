@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 from refold.console.conversations import ChildRun
 from refold.reducers.events import Event, SourceRecorded
 from refold.replay.audit import Audit
+from refold.replay.changes import ChangeSummary
 from refold.replay.kinds.row import EventType, Sign
 from refold.replay.queries.conditions import Field
 from refold.replay.queries.rows import Side
@@ -177,18 +178,22 @@ class PackedOpinion(msgspec.Struct, frozen=True, array_like=True):
 class PageDerivation(msgspec.Struct, frozen=True, array_like=True):
     """What was derived again at an event: changes of the state, and for a fact what limits and guards
     returned.
+
+    `rules`: for a response, its calls and which rule decided about each, in a sentence.
     """
 
     changes: Changes
     asked: tuple[PackedOpinion, ...] = ()
+    rules: tuple[tuple[str, str], ...] = ()
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """The run's numbers as text.
 
     `limit`: the limit that ended it, or "". `unmarked`: that some results have no recorded status, or "".
-    `did`: what the run did, in a line; `changes`: what its calls changed; `failed`: how many failed. `who`:
-    names and texts of its environment. `tone`: how to mark its state, "good", "warn" or "bad".
+    `did`: what the run did, in a line; `changes`: what its calls changed, by verb; `touched`: the same by
+    kind, with unread parts; `failed`: how many failed. `who`: names and texts of its environment. `tone`: how
+    to mark its state, "good", "warn" or "bad".
     """
 
     did: str
@@ -197,6 +202,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     limit: str
     unmarked: str
     changes: Effects
+    touched: ChangeSummary
     failed: int
     who: tuple[tuple[str, str], ...]
     tone: str

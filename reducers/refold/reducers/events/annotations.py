@@ -1,4 +1,7 @@
-"""Annotations: what is recorded beside the facts. No decision reads them."""
+"""Annotations: what is recorded beside the facts.
+
+No decision reads them, except guards that read the permission mode in the source of an imported run.
+"""
 
 from refold.reducers.events.facts import Result
 from refold.reducers.events.parts import Annotation, Content

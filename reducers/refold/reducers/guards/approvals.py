@@ -1,18 +1,14 @@
-"""Approvals during a run: the chain of approvers, and rules over arguments.
+"""Approvals during a run: the chain of approvers.
 
 Source: the approval presets of inspect_agents (IA), by their published rule: a chain of approvers by globs;
 the first decision other than `escalate` applies. Here a glob matches the whole name, and a call without a
 decision is rejected.
-
-Source: the permission rules of coding agents (Claude Code's `Bash(git push:*)`), which match the beginning of
-one command; here the parsed arguments are searched.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.approvals import (
@@ -24,20 +20,33 @@ from refold.reducers.approvals import (
     Match,
     Reject,
     Rules,
-    Word,
     fits,
 )
-from refold.reducers.errors import Fault
-from refold.reducers.events import ApprovalAnswered, ApprovalRequested, ClockRead, Event, ModelResponded
-from refold.reducers.guards.protocol import Ask, Config, Judgement, Place, Reading, Refuse, Stop
-from refold.reducers.limits import Amount
-from refold.reducers.patterns import list_search_texts, occurs
-from refold.reducers.policy import Policy
+from refold.reducers.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    Call,
+    ClockRead,
+    Event,
+    ModelResponded,
+    RunForked,
+    RunStarted,
+    SourceRecorded,
+)
+from refold.reducers.guards.protocol import Ask, Config, Judgement, Place, Refuse, Stop
+from refold.reducers.permissions.conditions import ToolCall
+from refold.reducers.permissions.paths import Folders
+from refold.reducers.permissions.rule_checks import explain_unknown, find_grammar_problem, is_undecided
+from refold.reducers.permissions.run_facts import RunFacts
+from refold.reducers.run_records import take_calls, take_event
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Refusal, Value, nano
 
 Said = tuple[tuple[int, str], ...]
 """The decisions of a chain on a call: (index of the link, decision), without those that escalate."""
+
+UNKNOWN_APPROVAL = "approval_unknown"
+"""The code of a decision on a call that the deciding link cannot judge."""
 
 _ASK = "ask"
 
@@ -46,13 +55,32 @@ class Asked(Value, frozen=True):
     """The decisions on each call of the last response, by id, and the calls a user is asked about, with the
     deadline.
 
-    `others`: the open question is another guard's; its answer does not count here.
+    `others`: the open question is another guard's; its answer does not count here. `unknown` are the calls
+    that a link cannot judge, with the links (by index as text), and why. `tools`, `folders` and `run` are
+    recorded only if a link needs them.
     """
 
     said: dict[str, Said] = {}
     calls: tuple[str, ...] = ()
     deadline: int | None = None
     others: bool = False
+    unknown: dict[str, dict[str, str]] = {}
+    tools: dict[str, str] = {}
+    folders: Folders = Folders()
+    run: RunFacts = RunFacts()
+
+
+RUN_EVENTS: frozenset[type[Event]] = frozenset({RunStarted, RunForked, SourceRecorded})
+"""Events that state the folders of a run, its permission mode or whether it is a subagent."""
+
+
+def take_folders(folders: Folders, event: Event) -> Folders:
+    """Return the folders of a run after an event; the same object if nothing changed."""
+    match event:
+        case RunStarted(labels=labels) | RunForked(labels=labels) if "cwd" in labels or "home" in labels:
+            return Folders(labels.get("cwd", folders.cwd), labels.get("home", folders.home))
+        case _:
+            return folders
 
 
 class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
@@ -68,19 +96,35 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
 
     kind: ClassVar[str] = "approvals"
     places: ClassVar[frozenset[Place]] = frozenset({Place.ON_APPROVAL})
-    observes: ClassVar[frozenset[type[Event]]] = frozenset(
-        {ModelResponded, ApprovalAnswered, ApprovalRequested, ClockRead}
-    )
+    observes: ClassVar[frozenset[type[Event]]] = RUN_EVENTS | {
+        ModelResponded,
+        ApprovalAnswered,
+        ApprovalRequested,
+        ClockRead,
+    }
     reads_content: ClassVar[bool] = True
+    content_unread: ClassVar[frozenset[type[Event]]] = RUN_EVENTS
     guards_calls: ClassVar[bool] = True
     fresh: ClassVar[Asked] = Asked()
+    texts: ClassVar[Mapping[str, str]] = {
+        "refused:approval_said": "skipped: {say}",
+        "refused:approval_unknown": (
+            "skipped: the rule {rule} cannot judge this call ({why}). Write it as a plain command."
+        ),
+    }
+
+    @property
+    def blind(self) -> str:
+        """Return why the chain cannot judge in this process; "" if it can."""
+        return next(filter(None, (_find_blindness(link) for link in self.chain)), "")
 
     def observe(self, own: Asked, event: Event) -> Asked:
         """Apply the chain to new calls, and a user's answer, or its timeout, to open ones."""
         match event:
+            case RunStarted() | RunForked() | SourceRecorded():
+                return self._note_run(own, event)
             case ModelResponded(calls=calls, content=content) if content is not None and (calls or own.said):
-                made = zip(calls, content.arguments, strict=True)
-                return Asked({call.id: self._decide(call.name, text) for call, text in made})
+                return self._judge_calls(own, zip(calls, content.arguments, strict=True))
             case ApprovalRequested(guard=guard, calls=asked, deadline=deadline):
                 if guard != self.called:
                     return replace(own, calls=(), deadline=None, others=True)
@@ -98,6 +142,31 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
             case _:
                 return own
 
+    def _note_run(self, own: Asked, event: Event) -> Asked:
+        if not any(isinstance(link, Match) and not link.is_plain for link in self.chain):
+            return own
+        folders, run = take_folders(own.folders, event), take_event(own.run, event)
+        return own if folders is own.folders and run is own.run else replace(own, folders=folders, run=run)
+
+    def _judge_calls(self, own: Asked, made: Iterable[tuple[Call, str]]) -> Asked:
+        said, unknown, tools = dict[str, Said](), dict[str, dict[str, str]](), dict[str, str]()
+        run = own.run
+        names = any(isinstance(link, Match) and link.when is not None for link in self.chain)
+        for call, arguments in made:
+            if names:
+                tools[call.id] = call.name
+                run = take_calls(run, [call])
+            said[call.id] = self._decide(own, call.name, arguments)
+            if why := self._list_unknown(own, call.name, arguments, said[call.id]):
+                unknown[call.id] = why
+        return Asked(said, unknown=unknown, tools=tools, folders=own.folders, run=run)
+
+    def _list_unknown(self, own: Asked, name: str, arguments: str, said: Said) -> dict[str, str]:
+        """Return the links up to the first decision that cannot judge a call, and why."""
+        call = ToolCall(name, arguments, own.folders, own.run)
+        reached = enumerate(self.chain[: said[0][0] + 1 if said else None])
+        return {str(place): why for place, link in reached if (why := explain_undecided(link, call))}
+
     def judge(self, own: Asked, state: RunState, place: Place) -> Iterable[Judgement]:  # noqa: ARG002
         """Decide the open calls that have not started: end the run, refuse, or ask a user.
 
@@ -111,7 +180,7 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
         refused = "terminate" if ended else "reject"
         for call, (link, word) in heads.items():
             if word == refused:
-                yield self._refuse(call, link, word)
+                yield self._refuse(call, link, word, own.unknown.get(call, {}).get(str(link), ""))
         waiting = [(link, call) for call, (link, word) in heads.items() if word == _ASK]
         if ended:
             reason = "an approver ended the run at a call of this batch"
@@ -119,17 +188,29 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
         elif waiting:
             yield self._ask(waiting)
 
-    def _refuse(self, call: str, link: int, word: str) -> Refuse:
+    def _refuse(self, call: str, link: int, word: str, unknown: str) -> Refuse:
         code = "rejected" if link < len(self.chain) else "no_approval"
         code = "terminated" if word == "terminate" else code
-        return Refuse(
+        refusal = Refuse(
             code=code, call=call, why=Refusal.REJECTED, text="refused:rejected", measured={"link": link}
         )
+        approver = self.chain[link] if link < len(self.chain) else None
+        if not isinstance(approver, Match):
+            return refusal
+        if unknown:
+            values: dict[str, str | int] = {"rule": approver.rule, "why": unknown}
+            code = code if word == "terminate" else UNKNOWN_APPROVAL
+            return replace(refusal, code=code, text="refused:approval_unknown", values=values)
+        return (
+            replace(refusal, text="refused:approval_said", values={"say": approver.say})
+            if approver.say
+            else refusal
+        )
 
-    def _decide(self, name: str, arguments: str) -> Said:
+    def _decide(self, own: Asked, name: str, arguments: str) -> Said:
         links = enumerate(self.chain)
         words = (
-            (place, word_of(link, name, arguments))
+            (place, word_of(link, name, arguments, own.folders, own.run))
             for place, link in links
             if any(fnmatchcase(name, glob) for glob in link.tools)
         )
@@ -155,7 +236,7 @@ class Approval(Config, frozen=True, kw_only=True, tag="approvals"):
 def _apply_answers(own: Asked, words: dict[str, str]) -> Asked:
     """Apply a user's answers; `escalate` leaves a call to the later links."""
     after = {call: _apply_answer(own.said.get(call, ()), word) for call, word in words.items()}
-    return Asked({**own.said, **after})
+    return replace(own, said={**own.said, **after}, calls=(), deadline=None, others=False)
 
 
 def _apply_answer(said: Said, word: str) -> Said:
@@ -172,7 +253,25 @@ def _startable(state: RunState) -> Iterator[str]:
             yield call.id
 
 
-def word_of(approver: Approver, name: str, arguments: str) -> str:
+def explain_undecided(link: Approver, call: ToolCall) -> str:
+    """Return why a link cannot judge a call; "" if it can, or is not for its tool."""
+    if not isinstance(link, Match) or link.is_plain or not link.is_for(call.tool):
+        return ""
+    return explain_unknown(link, call) if is_undecided(link, call, permits=link.permits) else ""
+
+
+def _find_blindness(link: Approver) -> str:
+    if not isinstance(link, Match) or link.command is None:
+        return ""
+    return find_grammar_problem(link.grammar)
+
+
+_NO_FOLDERS, _NO_FACTS = Folders(), RunFacts()
+
+
+def word_of(
+    approver: Approver, name: str, arguments: str, folders: Folders = _NO_FOLDERS, run: RunFacts = _NO_FACTS
+) -> str:
     """Return the decision of one link on a call that its globs match."""
     match approver:
         case Approve():
@@ -184,130 +283,6 @@ def word_of(approver: Approver, name: str, arguments: str) -> str:
         case Rules(rules=rules):
             return next((rule.decision for rule in rules if fnmatchcase(name, rule.tool)), "escalate")
         case Match():
-            texts = list_search_texts(arguments, approver.field)
-            return approver.word(occurs(approver.matches, texts, approver.unless))
+            return approver.word(approver.judge(ToolCall(name, arguments, folders, run)))
         case Human():
             return _ASK
-
-
-_NOT_THIS_RULE: Said = ((-1, ""),)
-_MATCHED = "arguments"
-UNSEARCHABLE = "unsearchable"
-"""The code of a decision on a call that could not be searched."""
-_SENTENCES = {_MATCHED: "match", UNSEARCHABLE: "cannot be searched for"}
-
-
-class Arguments(Config, frozen=True, kw_only=True, tag="arguments"):
-    """Refuses a call with an argument text that matches `matches` but not `unless`; or asks a user, or ends
-    the run.
-
-    `tool` is a glob for its whole name. Both patterns apply to the same text: each text of the arguments, or
-    only those in `field`. `timeout`: seconds that a user has to answer; without an answer the call is
-    rejected.
-    """
-
-    tool: str = "*"
-    matches: str
-    unless: str | None = None
-    field: str | None = None
-    then: Literal["refuse", "ask", "stop"] = "refuse"
-    timeout: Amount | None = None
-
-    kind: ClassVar[str] = "arguments"
-    places: ClassVar[frozenset[Place]] = Approval.places
-    observes: ClassVar[frozenset[type[Event]]] = Approval.observes
-    reads_content: ClassVar[bool] = True
-    guards_calls: ClassVar[bool] = True
-    reading: ClassVar[Reading] = Reading(manifest=False, tools={"tool": "glob"})
-    fresh: ClassVar[Asked] = Asked()
-    texts: ClassVar[Mapping[str, str]] = {
-        "refused:arguments": "skipped: the arguments match the rule {rule}, so this call was not run.",
-        "refused:unsearchable": "skipped: the arguments cannot be searched for {rule}, so this call was not run.",
-    }
-
-    def problems(self) -> Iterator[Fault]:
-        """Yield problems of the two patterns."""
-        return self._match.problems()
-
-    def observe(self, own: Asked, event: Event) -> Asked:
-        """Find which calls of the latest response match, and apply a user's answers."""
-        own = self._approval.observe(own, event)
-        edited = event.content.arguments if isinstance(event, ApprovalAnswered) and event.content else {}
-        # Arguments edited by a user must satisfy the rule too, unless the rule itself asks a user.
-        for call, text in edited.items() if self.then != "ask" else ():
-            if own.said.get(call, _NOT_THIS_RULE)[0][0] == 0:
-                own = replace(own, said={**own.said, call: ((0, word_of(self._match, "", text)),)})
-        return own
-
-    def judge(self, own: Asked, state: RunState, place: Place) -> Iterable[Judgement]:
-        """Decide the open calls that have not started: refuse matching ones, ask, or end the run."""
-        call = ""
-        for said in self._approval.judge(own, state, place):
-            match said:
-                case Refuse(measured={"link": 0}):
-                    code, call = self._code, said.call
-                    rule = self._match.rule
-                    yield replace(said, code=code, text=f"refused:{code}", values={"rule": rule}, measured={})
-                case Stop() if self.then == "stop":
-                    code = self._code
-                    rule, found = self._match.rule, _SENTENCES[code]
-                    reason = f"blocked: the arguments of call {call} {found} the rule {rule}"
-                    values: dict[str, str | int] = {"rule": rule}
-                    yield replace(said, code=code, reason=reason, text=f"refused:{code}", values=values)
-                case Ask():
-                    yield replace(said, approver=self.called)
-                case _:
-                    yield said
-
-    @property
-    def _code(self) -> str:
-        # Only an edited log can have an invalid pattern: no policy is accepted with one.
-        return UNSEARCHABLE if any(self.problems()) else _MATCHED
-
-    @property
-    def _match(self) -> Match:
-        word: Word = "reject" if self.then == "refuse" else "escalate" if self.then == "ask" else "terminate"
-        return Match(
-            tools=(self.tool,),
-            matches=self.matches,
-            unless=self.unless,
-            field=self.field,
-            then=word,
-            otherwise="approve",
-        )
-
-    @property
-    def _approval(self) -> Approval:
-        """Return the equivalent chain: this rule for its tools, and approval for all others."""
-        human: tuple[Approver, ...] = (Human(tools=(self.tool,), timeout=self.timeout),)
-        chain = (self._match, *(human if self.then == "ask" else ()), Approve())
-        return Approval(name=self.called, chain=chain)
-
-
-class ArgumentRule(msgspec.Struct, frozen=True):
-    """A rule over arguments at `path` of a policy, of a guard or an approver: the globs of its tools, and its
-    patterns.
-    """
-
-    path: str
-    tools: Sequence[str]
-    matches: str
-    unless: str | None
-    field: str | None
-
-
-def argument_rules(policy: Policy) -> Iterator[ArgumentRule]:
-    """Yield the rules of a policy that search arguments: those of guards, then those of approvers."""
-    for place, config in enumerate(policy.guards):
-        if config.get("guard") == Arguments.kind:
-            yield ArgumentRule(
-                path=f"guards[{place}]",
-                tools=(config.get("tool", "*"),),
-                matches=config.get("matches", ""),
-                unless=config.get("unless"),
-                field=config.get("field"),
-            )
-    for place, link in enumerate(policy.approvals.chain if policy.approvals else ()):
-        if isinstance(link, Match):
-            path = f"approvals.chain[{place}]"
-            yield ArgumentRule(path, link.tools, link.matches, link.unless, link.field)

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from refold.reducers.events import CallRefused, Event, ToolReturned, wordless
-from refold.reducers.guards.approvals import Approval, Arguments
+from refold.reducers.guards.approvals import Approval
+from refold.reducers.guards.arguments import Arguments
 from refold.reducers.guards.calls import Handoff, OneCall, ReadOnly, StopOnTool, ToolCap
 from refold.reducers.guards.endings import Errors, Keywords, Pivot, PrematureEnd
 from refold.reducers.guards.permissions import Permissions

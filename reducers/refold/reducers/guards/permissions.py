@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from refold.reducers import events as ev
 from refold.reducers.approvals import Human, Reject
 from refold.reducers.errors import Fault
-from refold.reducers.guards.approvals import Approval, Asked, Said
+from refold.reducers.guards.approvals import RUN_EVENTS, Approval, Asked, Said, take_folders
 from refold.reducers.guards.protocol import Ask, Config, Judgement, Own, Place, Reading, Refuse
 from refold.reducers.limits import Amount
 from refold.reducers.permissions.conditions import ToolCall, holds
 from refold.reducers.permissions.paths import Folders
+from refold.reducers.permissions.rule_checks import find_grammar_problem
 from refold.reducers.permissions.rules import (
     Effect,
     Order,
@@ -28,7 +29,9 @@ from refold.reducers.permissions.rules import (
     RuleIndex,
     decide,
 )
-from refold.reducers.permissions.shell import grammar_version
+from refold.reducers.permissions.run_facts import RunFacts
+from refold.reducers.permissions.shell import installed_grammar
+from refold.reducers.run_records import take_calls, take_event
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Unknown
 
@@ -36,26 +39,20 @@ UNKNOWN_PERMISSION = "permission_unknown"
 """The code of a decision on a call that the rules cannot judge."""
 
 
-def _installed_grammar() -> str:
-    try:
-        return grammar_version()
-    except ImportError:
-        return ""
-
-
 class Permitted(Own, frozen=True):
     """The calls of the last response by id, with their tools and decisions; a user's answers; the folders.
 
-    `active` are the rules with `after` that apply, by index (None: unknown); `starting` those that will apply
-    once a call has returned.
+    `active` are the rules with `after` that apply, by index as text (None: unknown); `starting` those that
+    will apply once a call has returned.
     """
 
     tools: dict[str, str] = {}
     decisions: dict[str, PermissionVerdict] = {}
     asked: Asked = Asked()
     folders: Folders = Folders()
-    starting: dict[str, dict[int, bool | None]] = {}
-    active: dict[int, bool | None] = {}
+    run: RunFacts = RunFacts()
+    starting: dict[str, dict[str, bool | None]] = {}
+    active: dict[str, bool | None] = {}
 
 
 class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=True):
@@ -78,16 +75,9 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=Tru
 
     kind: ClassVar[str] = "permissions"
     places: ClassVar[frozenset[Place]] = Approval.places
-    observes: ClassVar[frozenset[type[ev.Event]]] = Approval.observes | {
-        ev.RunStarted,
-        ev.RunForked,
-        ev.ToolReturned,
-        ev.InputReceived,
-    }
+    observes: ClassVar[frozenset[type[ev.Event]]] = Approval.observes | {ev.ToolReturned, ev.InputReceived}
     reads_content: ClassVar[bool] = True
-    content_unread: ClassVar[frozenset[type[ev.Event]]] = frozenset(
-        {ev.RunStarted, ev.RunForked, ev.ToolReturned, ev.InputReceived}
-    )
+    content_unread: ClassVar[frozenset[type[ev.Event]]] = RUN_EVENTS | {ev.ToolReturned, ev.InputReceived}
     guards_calls: ClassVar[bool] = True
     # A rule with `after` reads that a call returned, not whether it failed.
     reading: ClassVar[Reading] = Reading(manifest=False, monotone=frozenset({Unknown.ERRORS}), warns=False)
@@ -104,26 +94,17 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=Tru
     def complete(self) -> "Permissions":
         """Return the same with the version of the grammar, if rules need it."""
         fill = self._reads_commands and not self.grammar
-        return replace(self, grammar=_installed_grammar()) if fill else self
+        return replace(self, grammar=installed_grammar()) if fill else self
 
     def problems(self) -> Iterator[Fault]:
         """Yield what makes the rules unusable here."""
-        if self._reads_commands and (not self.grammar or self.grammar != _installed_grammar()):
-            yield "grammar", self._grammar_problem
+        if self._reads_commands and (problem := find_grammar_problem(self.grammar)):
+            yield "grammar", problem
 
     @property
     def blind(self) -> str:
         """Return why the guard cannot judge in this process; "" if it can."""
         return next((problem for _, problem in self.problems()), "")
-
-    @property
-    def _grammar_problem(self) -> str:
-        installed = _installed_grammar()
-        if not installed:
-            return "rules over commands need the shell grammar: pip install 'refold[shell]'"
-        return (
-            f"recorded with the shell grammar {self.grammar or 'not installed'}, and {installed} is installed"
-        )
 
     @property
     def _reads_commands(self) -> bool:
@@ -135,27 +116,32 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=Tru
 
     def decide(self, own: Permitted, tool: str, arguments: str) -> PermissionVerdict:
         """Return the decision on a call, which may be `unknown`."""
-        return decide(
-            self._index, self.order, self.otherwise, ToolCall(tool, arguments, own.folders), own.active
-        )
+        active = {int(place): held for place, held in own.active.items()}
+        return decide(self._index, self.order, self.otherwise, self.describe(own, tool, arguments), active)
+
+    def describe(self, own: Permitted, tool: str, arguments: str) -> ToolCall:
+        """Return a call with what is recorded about its run."""
+        return ToolCall(tool, arguments, own.folders, own.run)
 
     def observe(self, own: Permitted, event: ev.Event) -> Permitted:
         """Judge new calls, and apply a user's answer, or its timeout, to open ones."""
         match event:
-            case ev.RunStarted(labels=labels) | ev.RunForked(labels=labels):
-                cwd, home = labels.get("cwd", own.folders.cwd), labels.get("home", own.folders.home)
-                return replace(own, folders=Folders(cwd, home)) if labels else own
+            case ev.RunStarted() | ev.RunForked() | ev.SourceRecorded():
+                folders, run = take_folders(own.folders, event), take_event(own.run, event)
+                same = folders is own.folders and run is own.run
+                return own if same else replace(own, folders=folders, run=run)
             case ev.ModelResponded(calls=calls, content=ev.Answer(arguments=texts)) if calls or own.decisions:
                 made = zip(calls, texts, strict=True)
                 decisions = {call.id: self.decide(own, call.name, text) for call, text in made}
                 links: dict[str, Said] = {call: (self._link(one),) for call, one in decisions.items()}
                 tools = {call.id: call.name for call in calls}
-                own = replace(own, tools=tools, decisions=decisions, asked=Asked(links))
+                run = take_calls(own.run, calls)
+                own = replace(own, tools=tools, decisions=decisions, asked=Asked(links), run=run)
                 return self._start(own, dict(zip(tools, texts, strict=True)))
             case ev.ToolReturned(call=call) if call in own.starting:
                 return replace(own, active={**own.active, **own.starting[call]})
             case ev.InputReceived() if own.active:
-                active = {at: held for at, held in own.active.items() if self.rules[at].until == "end"}
+                active = {at: held for at, held in own.active.items() if self.rules[int(at)].until == "end"}
                 return own if active == own.active else replace(own, active=active)
             case ev.ToolReturned() | ev.InputReceived():
                 return own
@@ -166,12 +152,12 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=Tru
 
     def _start(self, own: Permitted, made: Mapping[str, str]) -> Permitted:
         """Note which rules with `after` will apply once each of these calls has returned."""
-        after = [(place, rule.after) for place, rule in enumerate(self.rules) if rule.after is not None]
+        after = [(str(place), rule.after) for place, rule in enumerate(self.rules) if rule.after is not None]
         if not after:
             return own
-        starting: dict[str, dict[int, bool | None]] = {}
+        starting: dict[str, dict[str, bool | None]] = {}
         for id_, arguments in made.items():
-            call = ToolCall(own.tools[id_], arguments, own.folders)
+            call = self.describe(own, own.tools[id_], arguments)
             found = {place: held for place, trigger in after if (held := holds(trigger, call)) is not False}
             if found:
                 starting[id_] = {place: held or own.active.get(place) for place, held in found.items()}
@@ -189,7 +175,9 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=Tru
         return replace(own, decisions=decisions, asked=replace(own.asked, said=said))
 
     def _link(self, decision: PermissionVerdict) -> tuple[int, str]:
-        return _LINKS[self.unknown if decision.effect == "unknown" else decision.effect]
+        if decision.effect == "unknown":
+            return max(_LINKS[self.unknown], _LINKS[decision.least], key=_STRICTNESS.index)
+        return _LINKS[decision.effect]
 
     def judge(self, own: Permitted, state: RunState, place: Place) -> Iterable[Judgement]:
         """Decide the open calls that have not started: refuse, or ask a user."""
@@ -240,3 +228,4 @@ _LINKS: Mapping[Effect, tuple[int, str]] = {
     "ask": (1, "ask"),
     "permit": (0, "approve"),
 }
+_STRICTNESS = (_LINKS["permit"], _LINKS["ask"], _LINKS["refuse"])

@@ -172,13 +172,11 @@ class Own(Value, frozen=True):
     """Base of a guard's state: small, and bounded however long the run is."""
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="guard"):
-    """Base of a guard's configuration. `name` identifies it among the policy's guards; by default its kind.
+class GuardDefaults(msgspec.Struct, frozen=True, kw_only=True):
+    """Defaults of a guard without fields, for a configuration with another base.
 
     `fresh` is its state before any event.
     """
-
-    name: str = ""
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1
@@ -193,6 +191,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def observe(self, own: Any, event: Event) -> Any:  # noqa: ARG002
         """Return the state after an event."""
         return own
+
+
+class Config(GuardDefaults, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="guard"):
+    """Base of a guard's configuration. `name` identifies it among the guards; by default its kind."""
+
+    name: str = ""
 
     @property
     def called(self) -> str:

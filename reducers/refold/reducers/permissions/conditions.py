@@ -4,13 +4,14 @@ A condition is true, false or unknown, for example where the shell determines a 
 script has a part for each command of the script.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from refold.reducers.errors import Fault, shown
 from refold.reducers.patterns import (
@@ -29,6 +30,7 @@ from refold.reducers.permissions.commands import (
 )
 from refold.reducers.permissions.hosts import host_matches, host_of
 from refold.reducers.permissions.paths import Folders, Location, glob_problem, locate, path_matches
+from refold.reducers.permissions.run_facts import RunFacts, When
 from refold.reducers.permissions.shell import Command, Script, read_script, read_words
 from refold.reducers.vocabulary import Knob
 
@@ -39,36 +41,45 @@ PATH_FIELDS = (
 )  # fmt: skip
 HOST_FIELDS = ("url", "uri", "urls", "params.url")
 
+_ANY = ("", "\0", "a b")
+"""Texts without anything in common: a pattern that matches all of them matches any text."""
+
 Text = Annotated[str, Meta(min_length=1)]
 Prefix = Annotated[tuple[Text | Annotated[tuple[Text, ...], Meta(min_length=1)], ...], Meta(min_length=1)]
 
 
-class Conditions(Knob, frozen=True, kw_only=True):
-    """Conditions on calls of the tools that the globs `tool` match; all of them must hold.
+class ArgumentConditions(Knob, frozen=True, kw_only=True):
+    """Conditions on the arguments and the run of a call; all of them must hold.
 
     `command`: the first words of a command, as `[git, [push, fetch]]` with alternatives; or a glob over the
     whole command, as `npm run *` (if it is the only `*`, ` *` at the end also matches no further words).
     `path`: gitignore globs; `!` before a glob excludes paths, and the last glob that matches applies. `host`:
     hosts of a URL, as `example.com` or `*.example.com`. `matches` and `unless`: patterns over the texts of
-    the arguments. `field` is the argument that the conditions read, by default the usual names.
+    the arguments. `field` is the argument that the conditions read, by default the usual names. `when`: the
+    permission mode, the subagent or the MCP server.
     """
 
-    tool: Text | Annotated[tuple[Text, ...], Meta(min_length=1)] = "*"
     command: Prefix | Text | None = None
     path: tuple[Text, ...] | None = None
     host: tuple[Text, ...] | None = None
     matches: str | None = None
     unless: str | None = None
     field: str | None = None
+    when: When | None = None
 
     @property
-    def tools(self) -> tuple[str, ...]:
+    def globs(self) -> tuple[str, ...]:
         """Return the globs of the tools that they are for."""
-        return (self.tool,) if isinstance(self.tool, str) else self.tool
+        return ("*",)
 
     def is_for(self, tool: str) -> bool:
         """Return whether they are for calls of this tool."""
-        return _is_matched(tool, self.tool)
+        return _is_matched(tool, self.globs)
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether they read only texts of the arguments."""
+        return self.command is None and self.path is None and self.host is None and self.when is None
 
     def problems(self) -> Iterator[Fault]:
         """Yield conditions that cannot be evaluated."""
@@ -78,12 +89,19 @@ class Conditions(Knob, frozen=True, kw_only=True):
             yield from pattern_faults("unless", self.unless)
             if self.matches is None:
                 yield "unless", "needs 'matches', which it restricts"
+            elif all(occurs(self.unless, [text]) for text in _ANY):
+                yield (
+                    "unless",
+                    f"it matches any text, so the rule would never match; got {shown(self.unless)}",
+                )
         for place, glob in enumerate(self.path or ()):
             if problem := glob_problem(glob.removeprefix("!")):
                 yield f"path[{place}]", f"{problem}; got {shown(glob)}"
         for place, glob in enumerate(self.host or ()):
             if glob != "*" and not host_of(glob.removeprefix("*.")):
                 yield f"host[{place}]", f"expected a host, as example.com or *.example.com; got {shown(glob)}"
+        if self.field is not None and not any((self.command, self.path, self.host, self.matches)):
+            yield "field", "needs a condition that reads it: command, path, host or matches"
         for name in ("path", "host"):
             if getattr(self, name) == ():
                 yield name, "expected at least one entry; remove the key for no condition"
@@ -93,12 +111,33 @@ class Conditions(Knob, frozen=True, kw_only=True):
     @property
     def title(self) -> str:
         """Return the conditions in one line."""
-        parts = ["|".join(self.tools)] if self.tools != ("*",) else []
+        parts = ["|".join(self.globs)] if self.globs != ("*",) else []
         if self.command is not None:
             words = (self.command,) if isinstance(self.command, str) else map(alternatives, self.command)
             parts.append(" ".join(words))
         parts += [*(self.path or ()), *(self.host or ()), *([self.matches] if self.matches else [])]
+        parts += [self.when.title] if self.when else []
         return " ".join(parts) or "every call"
+
+
+class Conditions(ArgumentConditions, frozen=True, kw_only=True):
+    """The same, on calls of the tools that the globs `tool` match."""
+
+    tool: Text | Annotated[tuple[Text, ...], Meta(min_length=1)] = "*"
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Return the globs of the tools that they are for."""
+        return (self.tool,) if isinstance(self.tool, str) else self.tool
+
+    @property
+    def globs(self) -> tuple[str, ...]:
+        """Return the globs of the tools that they are for."""
+        return self.tools
+
+    def is_for(self, tool: str) -> bool:
+        """Return whether they are for calls of this tool."""
+        return _is_matched(tool, self.tool)
 
 
 @lru_cache(maxsize=1024)
@@ -108,11 +147,12 @@ def _is_matched(tool: str, globs: str | tuple[str, ...]) -> bool:
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A call to judge: the tool's name, the arguments as JSON text, and the folders of the run."""
+    """A call to judge: the tool's name, the arguments as JSON text, and the folders and facts of the run."""
 
     tool: str
     arguments: str
     folders: Folders = Folders()
+    run: RunFacts = RunFacts()
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -130,7 +170,7 @@ class Part(msgspec.Struct, frozen=True):
 NO_COMMAND = Part()
 
 
-def list_parts(rules: Iterable[Conditions], call: ToolCall) -> list[Part]:
+def list_parts(rules: Iterable[ArgumentConditions], call: ToolCall) -> list[Part]:
     """Return the parts of a call that the rules are about."""
     reading = [rule for rule in rules if rule.command is not None and rule.is_for(call.tool)]
     fields = dict.fromkeys(rule.field for rule in reading)  # in the rules' order, in every process
@@ -150,15 +190,23 @@ def _parts(script: Script, field: str | None) -> list[Part]:
 _HARMLESS_TARGETS = ("/dev/null", "/dev/stdout", "/dev/stderr")
 
 
-def holds(conditions: Conditions, call: ToolCall) -> bool | None:
-    """Return whether conditions hold for a call, or for a part of it; None: unknown."""
+def holds(conditions: ArgumentConditions, call: ToolCall, *, permits: bool = False) -> bool | None:
+    """Return whether conditions hold for a call, or for a part of it; None: unknown.
+
+    `permits`: for all its parts, except commands that only run another one, which is a part, too.
+    """
     if not conditions.is_for(call.tool):
         return False
-    found = [holds_for_part(conditions, call, part, permits=False) for part in list_parts([conditions], call)]
+    parts = list_parts([conditions], call)
+    if permits:
+        parts = [part for part in parts if not (part.command and part.command.transparent)] or parts
+    found = [holds_for_part(conditions, call, part, permits=permits) for part in parts]
+    if permits:
+        return join(found)
     return True if True in found else None if None in found else False
 
 
-def holds_for_part(rule: Conditions, call: ToolCall, part: Part, *, permits: bool) -> bool | None:
+def holds_for_part(rule: ArgumentConditions, call: ToolCall, part: Part, *, permits: bool) -> bool | None:
     """Return whether all conditions hold for a part of a call; None: unknown.
 
     `permits`: strict, as a permission must be. All paths and hosts of the call must match, and a command must
@@ -173,7 +221,48 @@ def holds_for_part(rule: Conditions, call: ToolCall, part: Part, *, permits: boo
         found = join([found, _host_holds(rule, rule.host, call, permits=permits)])
     if found is not False and rule.matches is not None:
         found = join([found, _text_holds(rule, rule.matches, call)])
+    if found is not False and rule.when is not None:
+        found = join([found, rule.when.holds(call.tool, call.run)])
     return found
+
+
+def find_contradictions(
+    rule: ArgumentConditions, examples: Mapping[str, Sequence[str]], applies: Callable[[ToolCall], bool]
+) -> Iterator[Fault]:
+    """Yield the examples of a rule that it judges otherwise: those of `match` must match, others must not."""
+    for key, listed in examples.items():
+        for place, example in enumerate(listed):
+            call = ToolCall(rule.globs[0], _example_arguments(rule, example))
+            if applies(call) is not (key == "match"):
+                problem = "does not match this rule" if key == "match" else "matches this rule"
+                yield f"{key}[{place}]", f"{shown(example)} {problem}"
+
+
+def _example_arguments(rule: ArgumentConditions, example: str) -> str:
+    """Return the arguments of an example: itself if it is a JSON object, else in the field that is read."""
+    if example.startswith("{"):
+        return example
+    usual = "command" if rule.command is not None else "path" if rule.path else "url" if rule.host else "text"
+    value: Any = example
+    for key in reversed((rule.field or usual).split(".")):
+        value = {key: value}
+    return msgspec.json.encode(value).decode()
+
+
+def lacks_record(rule: ArgumentConditions, call: ToolCall, part: Part) -> bool:
+    """Return whether conditions that permit are unknown only because the record lacks what they read."""
+    known = call.folders.cwd and call.folders.home
+    others = replace(rule, when=None, path=rule.path if known else None)
+    return others != rule and holds_for_part(others, call, part, permits=True) is True
+
+
+def explain_lack(rule: ArgumentConditions, call: ToolCall) -> str:
+    """Return why conditions are unknown for a call, other than for its script."""
+    if rule.when is not None and (why := rule.when.unknowns(call.tool, call.run)):
+        return why
+    if rule.path is not None and not (call.folders.cwd and call.folders.home):
+        return "a path may depend on the working directory or home, which is not recorded"
+    return "what the rule reads is unknown"
 
 
 def join(conditions: Sequence[bool | None]) -> bool | None:
@@ -181,7 +270,7 @@ def join(conditions: Sequence[bool | None]) -> bool | None:
     return False if False in conditions else None if None in conditions else True
 
 
-def _command_holds(rule: Conditions, part: Part, *, permits: bool) -> bool | None:
+def _command_holds(rule: ArgumentConditions, part: Part, *, permits: bool) -> bool | None:
     if part.field != rule.field or (part.command is None and not part.opaque):
         return False
     if part.command is None:
@@ -236,7 +325,9 @@ def _texts(call: ToolCall, field: str | None, usual: Iterable[str]) -> list[str]
     return None if values is None else texts_in(values)
 
 
-def _path_holds(rule: Conditions, globs: Sequence[str], call: ToolCall, *, permits: bool) -> bool | None:
+def _path_holds(
+    rule: ArgumentConditions, globs: Sequence[str], call: ToolCall, *, permits: bool
+) -> bool | None:
     paths = _texts(call, rule.field, PATH_FIELDS)
     if paths is None:
         return None
@@ -260,7 +351,9 @@ def _path_matches(globs: Sequence[str], path: str, folders: Folders) -> bool | N
     return result
 
 
-def _host_holds(rule: Conditions, globs: Sequence[str], call: ToolCall, *, permits: bool) -> bool | None:
+def _host_holds(
+    rule: ArgumentConditions, globs: Sequence[str], call: ToolCall, *, permits: bool
+) -> bool | None:
     urls = _texts(call, rule.field, HOST_FIELDS)
     if urls is None:
         return None
@@ -275,5 +368,5 @@ def _is_host_of(globs: Sequence[str], host: str) -> bool:
     return bool(host) and any(host_matches(glob, host) for glob in globs)
 
 
-def _text_holds(rule: Conditions, pattern: str, call: ToolCall) -> bool | None:
+def _text_holds(rule: ArgumentConditions, pattern: str, call: ToolCall) -> bool | None:
     return occurs(pattern, list_search_texts(call.arguments, rule.field), rule.unless)

@@ -11,17 +11,21 @@ a call for an unknown condition; if a rule that refuses or asks is unknown, so i
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from refold.reducers.errors import Fault, shown
+from refold.reducers.errors import Fault
 from refold.reducers.permissions.commands import glob_matches, known_texts, literal_head, prefix_matches
 from refold.reducers.permissions.conditions import (
     Conditions,
     Part,
     ToolCall,
+    explain_lack,
+    find_contradictions,
     holds_for_part,
+    lacks_record,
     list_parts,
 )
 from refold.reducers.permissions.shell import Command
@@ -68,13 +72,12 @@ class PermissionRule(Conditions, frozen=True, kw_only=True):
 
     def _contradicted(self) -> Iterator[Fault]:
         otherwise: Effect = "ask" if self.effect == "permit" else "permit"
-        for key, expected in (("match", True), ("not_match", False)):
-            for place, example in enumerate(getattr(self, key)):
-                call = ToolCall(self.tools[0], _arguments(self, example))
-                found = decide([self], "strictest", otherwise, call, {0: True})
-                if (found.effect == self.effect) is not expected:
-                    problem = "does not match this rule" if expected else "matches this rule"
-                    yield f"{key}[{place}]", f"{shown(example)} {problem}"
+        rule = replace(self, when=None)  # an example is of no run
+
+        def applies(call: ToolCall) -> bool:
+            return decide([rule], "strictest", otherwise, call, {0: True}).effect == self.effect
+
+        return find_contradictions(self, {"match": self.match, "not_match": self.not_match}, applies)
 
     @property
     def label(self) -> str:
@@ -86,12 +89,14 @@ class PermissionVerdict(msgspec.Struct, frozen=True):
     """The decision on a call. `rule` is the index of the deciding rule; None: no rule applies.
 
     `why` is what makes it unknown. `command` is the command that it is about, "" if the call has none.
+    `least` is the decision without a rule that permits, where only that rule is unknown.
     """
 
     effect: Literal["refuse", "ask", "permit", "unknown"]
     rule: int | None = None
     why: str = ""
     command: str = ""
+    least: Effect = "permit"
 
 
 class IndexedRule(NamedTuple):
@@ -183,25 +188,44 @@ def _decide_part(
     rules: ToolRules, order: Order, otherwise: Effect, call: ToolCall, part: Part, active: Active
 ) -> PermissionVerdict | None:
     """Return the decision on a part; None if the part needs none."""
-    found = list[PermissionVerdict]()
+    found, perhaps = list[PermissionVerdict](), None
     for place, rule in _candidates(rules, order, part):
-        applies = _applies(place, rule, active)
-        if applies is False:
+        verdict = _judge(place, rule, call, part, applies=_applies(place, rule, active))
+        if verdict is None:
             continue
-        held = holds_for_part(rule, call, part, permits=rule.effect == "permit")
-        held = None if held and applies is None else held
-        hidden = _hidden_by(rule, part.command) if held and rule.forms is not None else ""
-        held = None if hidden else held
-        if held is None and rule.effect != "permit":
-            why = rule.opaque or part.opaque or hidden or "what the rule reads is unknown"
-            found.append(PermissionVerdict("unknown", place, why, _text(part)))
-        elif held:
-            found.append(PermissionVerdict(rule.effect, place, "", _text(part)))
-        if found and order != "strictest":
+        if verdict.effect == "unknown" and rule.effect == "permit":
+            perhaps = perhaps or verdict
+            continue
+        found.append(verdict)
+        if order != "strictest":
             break
     if part.command is not None and part.command.transparent and all(one.effect == "permit" for one in found):
         return None
-    return max(found, key=_strictness) if found else PermissionVerdict(otherwise, command=_text(part))
+    decision = max(found, key=_strictness) if found else PermissionVerdict(otherwise, command=_text(part))
+    if perhaps is None or decision.effect == "permit" or (found and order == "strictest"):
+        return decision
+    return replace(perhaps, least="refuse" if decision.effect == "unknown" else decision.effect)
+
+
+def _judge(
+    place: int, rule: PermissionRule, call: ToolCall, part: Part, *, applies: bool | None
+) -> PermissionVerdict | None:
+    """Return the decision of one rule on a part; None if it does not match, or does not permit it."""
+    if applies is False:
+        return None
+    permits = rule.effect == "permit"
+    held = holds_for_part(rule, call, part, permits=permits)
+    hidden = _hidden_by(rule, part.command) if held and rule.forms is not None else ""
+    if held and applies and not hidden:
+        return PermissionVerdict(rule.effect, place, "", _text(part))
+    if held is False:
+        return None
+    if not permits:
+        why = rule.opaque or part.opaque or hidden or explain_lack(rule, call)
+        return PermissionVerdict("unknown", place, why, _text(part))
+    if applies and lacks_record(rule, call, part):
+        return PermissionVerdict("unknown", place, explain_lack(rule, call), _text(part))
+    return None
 
 
 def _hidden_by(rule: PermissionRule, command: Command | None) -> str:
@@ -259,14 +283,3 @@ def _applies(place: int, rule: PermissionRule, active: Active) -> bool | None:
 def _text(part: Part) -> str:
     words = part.command.words if part.command else ()
     return " ".join("…" if word is None else word for word in words)
-
-
-def _arguments(rule: PermissionRule, example: str) -> str:
-    """Return the arguments of an example: itself if it is a JSON object, else in the field that is read."""
-    if example.startswith("{"):
-        return example
-    usual = "command" if rule.command is not None else "path" if rule.path else "url" if rule.host else "text"
-    value: Any = example
-    for key in reversed((rule.field or usual).split(".")):
-        value = {key: value}
-    return msgspec.json.encode(value).decode()

@@ -35,6 +35,8 @@ def covers(wide: PermissionRule, narrow: PermissionRule) -> bool:
     """Return whether the first rule certainly matches every call that the second matches."""
     if wide.opaque or wide.after is not None or not _covers_tools(wide, narrow):
         return False
+    if wide.when is not None and wide.when != narrow.when:
+        return False
     conditions = (wide.command, wide.path, wide.host, wide.matches)
     if all(each is None for each in conditions):
         return True

@@ -65,6 +65,15 @@ def grammar_version() -> str:
 
 
 @lru_cache(maxsize=1)
+def installed_grammar() -> str:
+    """Return `grammar_version`, "" if the grammar is not installed."""
+    try:
+        return grammar_version()
+    except ImportError:
+        return ""
+
+
+@lru_cache(maxsize=1)
 def _parser() -> "Parser":
     import tree_sitter_bash
     from tree_sitter import Language, Parser

@@ -22,7 +22,7 @@ from refold.replay.reader import Follower, Step, follow, follow_all, stored_even
 from refold.replay.summary import task_of
 from refold.replay.whatif.bounds import Bounds
 from refold.replay.whatif.facts import Change
-from refold.replay.whatif.losses import Losses, UnjudgedCalls
+from refold.replay.whatif.losses import Losses
 from refold.replay.whatif.pair import DivergencePoint, RunPair
 from refold.replay.whatif.tables import (
     ArgumentSchemas,
@@ -33,6 +33,7 @@ from refold.replay.whatif.tables import (
     close_price,
 )
 from refold.replay.whatif.uncertainty import Effect, Uncertainty, prove
+from refold.replay.whatif.unjudged_calls import UnjudgedCalls
 from refold.replay.whatif.verdict import MOST, Prefixes, Spend, Verdict, WhatIf, spend_of
 from refold.store.bundles import Scan
 from refold.store.protocol import Store

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from refold.reducers.errors import WrongUse, nearest
 from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.guards.approvals import Approval
 from refold.reducers.guards.duty import OWN
 from refold.reducers.limits import name_of
 from refold.reducers.policy import Policy
@@ -82,6 +83,7 @@ def add_guards(other: Policy, registry: Registry = BUILTIN) -> Change:
 def _text_keys(policy: Policy, registry: Registry) -> set[str]:
     """Return the text keys of a policy's guards and pressure tiers."""
     kinds = {str(config["guard"]) for config in (*policy.guards, policy.premature_end) if config}
+    kinds |= {Approval.kind} if policy.approvals else set()
     known = {**registry, **OWN}
     guards = {key for kind in kinds & known.keys() for key in getattr(known[kind], "texts", {})}
     tiers = policy.pressure.tiers if policy.pressure else ()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from refold.reducers import events as ev
 from refold.reducers.approvals import Match
 from refold.reducers.errors import Complaint
-from refold.reducers.guards.approvals import UNSEARCHABLE
+from refold.reducers.guards.arguments import UNKNOWN_ARGUMENTS, UNSEARCHABLE, Arguments, convert_guard
 from refold.reducers.guards.permissions import Permissions
 from refold.reducers.machine import SUCCESSFUL
 from refold.reducers.patterns import rule
@@ -32,6 +32,7 @@ ENDED_BY: Mapping[str, str] = MappingProxyType(
     {
         _MATCHED: "matches",
         UNSEARCHABLE: "cannot be searched for",
+        UNKNOWN_ARGUMENTS: "cannot be judged by",
         "approval_terminated": "is terminated by",
     }
 )
@@ -115,18 +116,25 @@ def _rule(policy: Policy, name: str, link: object) -> tuple[str, str, str | None
         if (config.get("name") or config["guard"]) == name:
             if config["guard"] == Permissions.kind:
                 return _permission_rule(config, f"guards[{place}]", link), "", None
-            searches = config["guard"] == _MATCHED
-            pattern, unless = (config["matches"], config.get("unless")) if searches else ("", None)
             own = name != config["guard"]  # the parser names a guard without a name by its kind
-            return f"{name} (guards[{place}])" if own else f"guards[{place}]", pattern, unless
+            named = f"{name} (guards[{place}])" if own else f"guards[{place}]"
+            searches = config["guard"] == _MATCHED
+            return _searching_rule(named, convert_guard(config) if searches else None)
     if policy.approvals is None or not isinstance(link, int):
         return None
     chain = policy.approvals.chain
     if link >= len(chain):
         return "approvals.chain", "", None
     each = chain[link]
-    pattern, unless = (each.matches, each.unless) if isinstance(each, Match) else ("", None)
-    return f"approvals.chain[{link}]", pattern, unless
+    return _searching_rule(f"approvals.chain[{link}]", each if isinstance(each, Match) else None)
+
+
+def _searching_rule(place: str, rule: Arguments | Match | None) -> tuple[str, str, str | None]:
+    """Return how messages name a rule, and its patterns."""
+    if rule is None or rule.is_plain:
+        return place, (rule.matches or "") if rule else "", rule.unless if rule else None
+    approver = rule.as_approver if isinstance(rule, Arguments) else rule
+    return f"{approver.rule} ({place})", "", None
 
 
 def _permission_rule(config: GuardConfig, path: str, index: object) -> str:

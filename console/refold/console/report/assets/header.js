@@ -107,6 +107,18 @@
         damaged ? `${made.length || doubtful || unknown ? "; " : ""}unknown after the damage` : ""}</span></div>`;
   }
 
+  const UNKNOWN = ["unread", "gap"];
+
+  // The first destructive call, and the numbers of changes by kind, each with a link to its first event. What is not known is listed as such;
+  // if nothing else is there, the line above has it.
+  function Touched({ touched }) {
+    const { counts, first } = touched;
+    if (!counts.some(({ kind }) => kind !== "unread")) return null;
+    const count = ({ kind, text, seq }, place) => html`${place ? ", " : ""}<${R.Link} seq=${seq}><span class=${UNKNOWN.includes(kind) ? "unknown" : kind}>${R.line(text, 40)}</span><//>`;
+    return html`<div class="who touched">${first && html`<span class="first-destructive"><span class="dim">first destructive call</span> <${R.Link} seq=${first.seq}>${R.line(first.command || `${first.tool} ${first.target}`, 120)}<//></span>`}
+      <span class="kinds"><span class="dim">touched</span> ${counts.map(count)}</span></div>`;
+  }
+
   R.Header = ({ model, chain }) => {
     const [whole, setWhole] = useState(false);
     const { about, figures } = model;
@@ -124,6 +136,7 @@
         <span class="run" title=${R.plain(about.run)}>${R.line(about.run, 120)}</span></div>
       <${Who} who=${figures.who} />
       <${Outcome} model=${model} said=${R.ending(model)} />
+      <${Touched} touched=${figures.touched} />
       <div class="second"><span class="did" title=${R.plain(figures.did)}>${R.line(figures.did, 400)}</span>
         <${Chips} model=${model} chain=${verdict} audit=${audit} />
         <button class="details" aria-expanded=${whole ? "true" : "false"} onClick=${() => setWhole(!whole)}>${whole ? "less" : "details"}</button></div>

@@ -70,7 +70,7 @@
       this.turns = R.whole("turns", data.turns);
       this.calls = R.whole("calls", data.calls);
       this.records = new R.Parts("records", data.records, columns => new Stored(columns));
-      this.derived = new R.Parts("derived", data.derived, ([changes, asked = []]) => ({ changes, asked }));
+      this.derived = new R.Parts("derived", data.derived, ([changes, asked = [], rules = []]) => ({ changes, asked, rules }));
       this.shown = new R.Parts("shown", data.shown, message => message);
       this.events = R.whole("events", data.events).map((columns, place) => new RunEvent(columns, place, this.records));
       // Calls by the event that ended them, turns by their response.
@@ -171,6 +171,11 @@
       const text = this.wordsOf(shown.text ?? "");
       const calls = (shown.calls || []).map(([id, name, words]) => ({ id, name, arguments: this.wordsOf(words) }));
       return { ...shown, place, text, reasoning: this.wordsOf(shown.reasoning ?? ""), calls };
+    }
+
+    // Which rule decided about each call of a response: [call, sentence].
+    rulesOf(fact) {
+      return this.derived.at(this.bySeq.get(fact))?.rules ?? [];
     }
 
     opinionsOf(fact) {

@@ -63,6 +63,7 @@
     const finding = model.findings.get(event.seq);
     const opinions = model.opinionsOf(event.fact);
     const made = model.ofFact.get(event.fact) || [];
+    const rules = model.rulesOf(event.fact).filter(([call]) => event.side === "fact" || !event.asked.length || event.asked.includes(call));
     if (event.side === "note") return html`<p class="dim">An annotation: it causes no decisions.</p>`;
     const row = opinion => {
       const at = event.fact + 1 + opinion.before;
@@ -72,6 +73,7 @@
         ${opinion.own && html`<details><summary class="dim">its memory</summary><pre class="text mono json">${R.pretty(opinion.own)}</pre></details>`}</td></tr>`;
     };
     return html`${finding && html`<${Finding} finding=${finding} />`}
+      ${rules.length > 0 && html`<h4>rules</h4><ul class="rules">${rules.map(([call, said]) => html`<li><code>${R.line(call, 40)}</code> ${R.line(said, 600)}</li>`)}</ul>`}
       <p>${event.side === "decision" ? html`Follows from the fact <${R.Link} seq=${event.fact} />.` : "This fact caused:"}</p>
       <ol class="decisions">${made.map(seq => html`<li class=${seq === event.seq ? "here" : ""}><${R.Link} seq=${seq}>e${seq} ${R.line(model.event(seq).kind, 40)}<//>
         <span class="dim"> ${R.line(model.event(seq).said, 160)}</span></li>`)}</ol>
