@@ -62,7 +62,9 @@ class Bounds:
             return
         if _is_at_once(fact, state):
             before.add(Unknown.TIME)
-        lost = before | {kind for kind, bound in UNKNOWNS.items() if bound.is_lost(fact)}
+        lost = before | {
+            kind for kind, bound in UNKNOWNS.items() if kind not in before and bound.is_lost(fact)
+        }
         if isinstance(fact, ev.RunStarted):
             old, new = fact.policy, self._change(fact.policy)
         else:
