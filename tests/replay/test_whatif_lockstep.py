@@ -20,7 +20,7 @@ from refold.reducers.policy import Policy
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.pair import RunPair
-from refold.replay.whatif.rule_subset import add_guards
+from refold.replay.whatif.rule_subset import add_guards, replace_keys
 from refold.replay.whatif.tables import Contexts
 from support import golden
 from support.any_policy import policies
@@ -72,6 +72,28 @@ def added(name: str) -> Change:
     return add_guards(parse({"guards": [{**guard, "name": f"added-{n}"} for n, guard in enumerate(new)]}))
 
 
+def _key(**keys: Any) -> Change:
+    return replace_keys(keys, parse(keys))
+
+
+CHANGED: dict[str, Change] = {
+    "outputs are cut": _key(tool_output={"max": 20}),
+    "secrets are hidden": _key(redact=["e"]),
+    "errors have another text": _key(texts={"raised": "zqx {problem}", "timeout": "zqx", "in_doubt": "zqx"}),
+    "unknown outcomes go to a user": _key(doubt="ask"),
+    "other failures are overflows": _key(overflow={"patterns": ["e"], "do": []}),
+    "texts weigh more": _key(estimator="bytes4"),
+    "a time limit": _key(limits=[{"type": "time", "value": 2}]),
+    "a limit of steps": _key(limits=[{"type": "step", "value": 3}]),
+    "no limit": _key(limits=[]),
+    "a limit has a fallback": _key(fallback="zqx"),
+    "every call is approved": _key(approvals={"chain": [{"approver": "approve"}]}),
+    "results are previewed": _key(history=[{"do": "preview_results", "tokens": 5, "chars": 5, "lines": 1}]),
+}
+"""Keys that replace those of the recorded policy, by what they do."""
+CHANGES = {**{name: added(name) for name in ADDED}, **CHANGED}
+
+
 @contextmanager
 def apart() -> Iterator[None]:
     """Have both runs of every pair derived."""
@@ -100,12 +122,12 @@ def hold(
     assert expected == told(log, change, contexts, shared)
 
 
-_ADDED = st.sampled_from(sorted(ADDED)).map(added)
+_CHANGES = st.sampled_from(sorted(CHANGES)).map(CHANGES.__getitem__)
 _SHARED = st.sampled_from([0, 0, 3, 11])
 
 
 @settings(max_examples=scaled(60))
-@given(case=CASES, change=_ADDED, shared=_SHARED)
+@given(case=CASES, change=_CHANGES, shared=_SHARED)
 def test_generated_lives(case: Case, change: Change, shared: int) -> None:
     """Agents under any policy, asked about another one, and about added guards."""
     policy, other = parse(case.policy), parse(case.other)
@@ -116,7 +138,7 @@ def test_generated_lives(case: Case, change: Change, shared: int) -> None:
 
 
 @settings(max_examples=scaled(60))
-@given(driver=runs(), change=_ADDED, other=policies())
+@given(driver=runs(), change=_CHANGES, other=policies())
 def test_generated_logs(driver: Driver, change: Change, other: dict[str, Any]) -> None:
     """Logs of any facts, forked and amended."""
     event(f"amended or forked: {any(isinstance(each, PolicyAmended | RunForked) for each in driver.log)}")
@@ -132,7 +154,7 @@ _BLOTS = st.builds(Blots, st.integers(0, 2**32), **dict.fromkeys(_NAMES, _SHARE)
 
 
 @settings(max_examples=scaled(60))
-@given(change=_ADDED, other=others(OBSERVED), blots=_BLOTS, seed=st.integers(0, 2**32))
+@given(change=_CHANGES, other=others(OBSERVED), blots=_BLOTS, seed=st.integers(0, 2**32))
 @example(change=added("a rule that refuses all"), other=OBSERVED, blots=Blots(0, tools=1.0), seed=0)
 def test_blotted_lives(change: Change, other: dict[str, Any], blots: Blots, seed: int) -> None:
     """Records that lack tools, tokens, prices, times, statuses, results or reasons of ends."""
@@ -154,17 +176,24 @@ def _logs(file: str) -> list[list[Event]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("file", [*FILES, *WRITTEN])
 def test_transcripts(file: str) -> None:
-    """Every transcript, with each of the added guards."""
+    """Every transcript, with each of the changes."""
     for log in _logs(file):
-        for name in ADDED:
-            hold(log, added(name))
+        for change in CHANGES.values():
+            hold(log, change)
 
 
 @pytest.mark.parametrize("name", golden.names())
 def test_golden_logs(name: str) -> None:
-    """Every golden log, with each of the added guards."""
-    for each in ADDED:
-        hold(golden.events(name), added(each))
+    """Every golden log, with each of the changes, and without the payload of each event in turn."""
+    log = golden.events(name)
+    for change in CHANGES.values():
+        hold(log, change)
+    for place, each in enumerate(log[:60]):
+        if getattr(each, "content", None) is not None:
+            hold(
+                [*log[:place], replace(each, content=None), *log[place + 1 :]],
+                added("rules that rarely apply"),
+            )
 
 
 def _edits(log: Sequence[Event]) -> Iterator[list[Event]]:

@@ -32,10 +32,11 @@ class Location(msgspec.Struct, frozen=True):
     relative: str | None
 
 
+@lru_cache(maxsize=64)  # each rule asks about the same few paths
 def locate(path: str, folders: Folders) -> Location:
     """Return where a path is. Total: what cannot be known is None."""
     path = _with_slashes(path)
-    cwd, home = (_normalise(_with_slashes(folder)) for folder in (folders.cwd, folders.home))
+    cwd, home = _normalise_folder(folders.cwd), _normalise_folder(folders.home)
     if path == "~" or path.startswith("~/"):
         if not home:
             return Location(None, None)
@@ -64,7 +65,7 @@ def path_matches(glob: str, location: Location, folders: Folders) -> bool | None
     glob = _with_slashes(glob)
     below_home = glob == "~" or glob.startswith("~/")
     if below_home and folders.home:
-        glob = _normalise(_with_slashes(folders.home)) + glob[1:]
+        glob = _normalise_folder(folders.home) + glob[1:]
     elif below_home:
         return _search_anywhere(glob[2:], location)
     if glob.startswith("/"):
@@ -81,6 +82,11 @@ def _search_anywhere(glob: str, location: Location) -> bool | None:
     if path is None or not location.absolute:  # a relative path may be below any part of the glob
         return None
     return None if _search(f"**/{inner}" if inner else "**", path.strip("/")) else False
+
+
+@lru_cache(maxsize=64)
+def _normalise_folder(folder: str) -> str:
+    return _normalise(_with_slashes(folder))
 
 
 def _with_slashes(path: str) -> str:
@@ -116,7 +122,13 @@ def glob_problem(glob: str) -> str:
 
 def _search(glob: str, path: str) -> bool:
     # Only an edited log can have an invalid glob: no policy is accepted with one.
-    return not problem_of(_pattern(glob)) and matches(_pattern(glob), path)
+    pattern = _valid_pattern(glob)
+    return pattern is not None and matches(pattern, path)
+
+
+@lru_cache(maxsize=256)
+def _valid_pattern(glob: str) -> str | None:
+    return None if problem_of(_pattern(glob)) else _pattern(glob)
 
 
 @lru_cache(maxsize=256)

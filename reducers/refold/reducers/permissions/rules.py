@@ -170,13 +170,14 @@ def decide(
     )
 
 
-def matching_rules(rules: Sequence[PermissionRule], call: ToolCall) -> frozenset[int]:
+def matching_rules(rules: Sequence[PermissionRule] | RuleIndex, call: ToolCall) -> frozenset[int]:
     """Return the indices of the rules that match the call, or a part of it, whichever of them decides."""
-    parts = list_parts(rules, call)
+    found = (rules if isinstance(rules, RuleIndex) else RuleIndex(rules)).find(call.tool)
     return frozenset(
         place
-        for place, rule in enumerate(rules)
-        if rule.is_for(call.tool) and any(holds_for_part(rule, call, part, permits=False) for part in parts)
+        for part in list_parts([each.rule for each in found.rules], call)
+        for place, rule in _candidates(found, "first", part)
+        if holds_for_part(rule, call, part, permits=False)
     )
 
 

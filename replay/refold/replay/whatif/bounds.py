@@ -36,6 +36,9 @@ class Bounds:
         self._near, self._change, self._registry, self._doubt = near, change, registry, doubt
         self._cases: list[WorstCase] = []
         self._lost, self._followed = set[Unknown](), set[Unknown]()
+        self._unread: tuple[Policy, Policy, set[Unknown]] | None = (
+            None  # lost data under policies that ignore it
+        )
         self._untimed: dict[int, RunState] = {}  # the other run's state after facts of unknown time
 
     def take(self, seq: int, fact: ev.Fact, group: Sequence[ev.Decision]) -> None:
@@ -59,18 +62,32 @@ class Bounds:
             return
         if _is_at_once(fact, state):
             before.add(Unknown.TIME)
-        lost = before | {kind for kind, bound in UNKNOWNS.items() if bound.is_lost(fact)}
+        lost = before | {
+            kind for kind, bound in UNKNOWNS.items() if kind not in before and bound.is_lost(fact)
+        }
         if isinstance(fact, ev.RunStarted):
             old, new = fact.policy, self._change(fact.policy)
         else:
             old, new = state.policy, near.derived.state.policy
             self._lost = lost.intersection(GROWING)
-        if near.found is not None or old == new or lost <= self._followed:
+        if near.found is not None or lost <= self._followed or self._is_unread(old, new, lost):
             return
         policy = without_known_limits(new, GROWING, old.limits)
         for kind, bound in UNKNOWNS.items():
             if kind in lost - self._followed and bound.is_read(old, policy, self._registry):
                 self._follow_kind(kind, policy, lost_before=kind in before)
+
+    def _is_unread(self, old: Policy, new: Policy, lost: set[Unknown]) -> bool:
+        """Return whether no rule reads the lost data, as it was for earlier facts."""
+        if self._unread is not None:
+            one, other, unread = self._unread
+            if one is old and other is new and lost <= unread:
+                return True
+        policy = without_known_limits(new, GROWING, old.limits)
+        left = lost - self._followed
+        found = old == new or not any(UNKNOWNS[kind].is_read(old, policy, self._registry) for kind in left)
+        self._unread = (old, new, left) if found else None
+        return found
 
     def _follow_kind(self, kind: Unknown, policy: Policy, *, lost_before: bool) -> None:
         self._followed.add(kind)

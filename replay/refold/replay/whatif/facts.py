@@ -173,7 +173,9 @@ def _reword(fact: ev.Fact, derived: RunState, old: Policy, new: Policy) -> ev.Fa
 def _readdress(fact: ev.Fact, derived: RunState, change: Change, registry: Registry) -> ev.Fact:
     if isinstance(fact, ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned):
         pending = derived.request or derived.summary
-        return fact if pending is None else replace(fact, request=pending.seq)
+        if pending is None or fact.request == pending.seq:
+            return fact
+        return replace(fact, request=pending.seq)
     if isinstance(fact, ev.RunForked):
         fact = replace(fact, parent_seq=derived.seq)
     if not isinstance(fact, ev.RunStarted | ev.RunForked | ev.PolicyAmended) or fact.policy is None:

@@ -67,7 +67,7 @@ def decide_alike(
         return None
     if not all(map(_is_same, events[1:], group)):
         return None
-    return None if after.guards is not state.guards and _are_blind(after.guards) else (after, events)
+    return None if _are_blind(after.guards) else (after, events)
 
 
 def _is_same(derived: ev.Event, recorded: ev.Decision) -> bool:

@@ -146,14 +146,12 @@ class Losses:
 
     def observe(self, event: ev.Event) -> None:
         """Note what the import lost of the source, at its position if known, else for the whole run."""
-        gone, in_place = "", True
-        self._inferred = self._inferred or (isinstance(event, ev.Diagnosed) and event.code == INFERRED)
-        if isinstance(event, ev.Diagnosed) and is_lost(event):
-            gone = describe_loss(event.code)
-            in_place = event.code in _IN_PLACE
+        if isinstance(event, ev.Diagnosed):
+            self._inferred = self._inferred or event.code == INFERRED
+            if is_lost(event):
+                self._add_loss(describe_loss(event.code), in_place=event.code in _IN_PLACE)
         elif isinstance(event, ev.SourceRecorded) and event.what in _BESIDE:
             self._remarks.append(event)  # the policies are unknown before the first fact
-        self._add_loss(gone, in_place=in_place)
 
     def _add_loss(self, gone: str, *, in_place: bool) -> None:
         if gone and in_place and self._behind:

@@ -51,6 +51,10 @@ from refold.replay.whatif.verdict import (
 )
 
 _UNATTENDED = "a deadline passed while it is not recorded whether an engine had the run"
+_SILENT: frozenset[type[ev.Event]] = frozenset(
+    {ev.ModelResponded, ev.ToolReturned, ev.ModelRequested, ev.ToolsDispatched, ev.StateChanged}
+)
+"""The most frequent events, which are no verdicts and do not compact the history."""
 _NO_GUARDS: Registry = {}  # decisions of the recorded run come from the log, so no guard runs
 
 
@@ -279,6 +283,8 @@ class RunPair:
         self.events = events
         self.derived.take(events, state)
         for event in events:
+            if type(event) in _SILENT:
+                continue
             self._note(event)
             if isinstance(event, ev.HistoryPruned | ev.MessageTrimmed):
                 self.changes.append((self.fact, event))

@@ -271,7 +271,8 @@ def more_tools(tools: Sequence[ev.Manifest], policy: Policy, registry: Registry)
 def add_tools(tools: Sequence[ev.Manifest], names: Iterable[str]) -> tuple[ev.Manifest, ...]:
     """Return the tools, and one for each name that is not among them."""
     there = {tool.name for tool in tools}
-    return (*tools, *(ev.Manifest(name=name) for name in dict.fromkeys(names) if name not in there))
+    new = [name for name in dict.fromkeys(names) if name not in there]
+    return (*tools, *(ev.Manifest(name=name) for name in new)) if new else tuple(tools)
 
 
 def estimate_tools(policy: Policy, used: int) -> int:
