@@ -109,3 +109,21 @@ def test_the_verdict_names_the_rule(refold: Refold, store: Path, tmp_path: Path)
     """Conditions in the words of the policy, with the place."""
     found = whatif(refold, store, tmp_path, guard(command=["git", "push"], path=None, then="stop"))
     assert "blocked: Bash `cd x && git push` matches rule `git push` (guards[0])" == found["why"]
+
+
+def test_rules_counts_by_the_mode_of_the_call(refold: Refold, store: Path, tmp_path: Path) -> None:
+    """`rules` and its proposals judge a call in the mode in which it was made."""
+    rows = [
+        claude_code.user("u1", None, "Go.", permissionMode="plan"),
+        claude_code.answer("a1", "u1", "m1", claude_code.called("c1", command="git status")),
+        claude_code.result("u2", "a1", "c1", is_error=False),
+    ]
+    session = tmp_path / "s.jsonl"
+    session.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    policy = tmp_path / "rules.yaml"
+    rules = "[{effect: permit, command: [git], when: {mode: [plan]}}, {effect: ask, command: [git, status]}]"
+    guard = f"- guard: permissions\n  order: first\n  rules: {rules}\n"
+    policy.write_text(f"schema: refold/v1\nguards:\n{guard}", encoding="utf-8")
+    found = refold("rules", session, "--policy", policy, "--store", store, "-o", "json")
+    first, second = (each["hits"] for each in json.loads(found.out)["rules"])
+    assert (1, 0, {"git mode plan": 1}) == (first["calls"], second["calls"], second["decided_by"])

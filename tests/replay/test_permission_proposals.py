@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.reducers.guards.permissions import Permissions
+from refold.reducers.permissions.conditions import ToolCall
 from refold.reducers.permissions.paths import Folders
 from refold.reducers.permissions.rules import PermissionRule
 from refold.replay.permissions.calls import CallResult, Judged, JudgedCall, JudgedRun, RuleList
@@ -21,7 +22,7 @@ def made(
 ) -> JudgedCall:
     """A call that no rule decides."""
     return JudgedCall(
-        run="r", seq=2, at=0, id="c", tool=tool, arguments=json.dumps(given), folders=Folders("/w", "/h"),
+        run="r", seq=2, at=0, id="c", tool=tool, arguments=json.dumps(given), made=ToolCall(tool, json.dumps(given), Folders("/w", "/h")),
         judged=(Judged(outcome=outcome),), result=result,  # type: ignore[arg-type]
     )  # fmt: skip
 

@@ -13,7 +13,6 @@ import msgspec
 from refold.reducers import events as ev
 from refold.reducers.guards.permissions import Permissions, Permitted
 from refold.reducers.permissions.conditions import ToolCall
-from refold.reducers.permissions.paths import Folders
 from refold.reducers.permissions.rules import PermissionRule, PermissionVerdict, matching_rules
 from refold.replay import known
 from refold.replay.reader import Follower, Step
@@ -85,6 +84,7 @@ class JudgedCall(msgspec.Struct, kw_only=True):
     """A recorded call, and what each list of rules decides on it.
 
     `seq` is the event that requests it. Without `arguments`, which may have been erased, nothing is decided.
+    `made` is the call as the rules read it.
     """
 
     run: str
@@ -93,7 +93,7 @@ class JudgedCall(msgspec.Struct, kw_only=True):
     id: str
     tool: str
     arguments: str | None
-    folders: Folders = Folders()
+    made: ToolCall | None = None
     judged: tuple[Judged, ...] = ()
     result: CallResult = CallResult.NOT_RECORDED
 
@@ -164,15 +164,18 @@ class CallJudge(Follower[JudgedRun]):
             run=step.stored.run, seq=step.stored.seq, at=at, id=call.id, tool=call.name, arguments=arguments
         )
         if arguments is not None:
-            made.folders = self._owns[0].folders if self._owns else Folders()
+            made.made = self._describe(0, call, arguments) if self._owns else None
             made.judged = tuple(self._decide(place, call, arguments) for place in range(len(self._owns)))
         self._found.calls.append(made)
         self._open[call.id] = made
 
+    def _describe(self, place: int, call: ev.Call, arguments: str) -> ToolCall:
+        return self._found.lists[place].guard.describe(self._owns[place], call.name, arguments)
+
     def _decide(self, place: int, call: ev.Call, arguments: str) -> Judged:
         rules, own = self._found.lists[place], self._owns[place]
         verdict, labels = own.decisions[call.id], self._labels[place]
-        others = matching_rules(rules.guard.rules, ToolCall(call.name, arguments, own.folders))
+        others = matching_rules(rules.guard.rules, self._describe(place, call, arguments))
         judged = Judged(
             _outcome(rules, verdict),
             "" if verdict.rule is None else labels[verdict.rule],

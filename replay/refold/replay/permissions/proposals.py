@@ -103,14 +103,14 @@ def propose_rules(runs: Iterable[JudgedRun]) -> Proposal:
 
 def _candidate(call: JudgedCall, left_out: Counter[str]) -> ToolCall | None:
     """Return a call that succeeded and needs a permission; None for others."""
-    if call.result is not CallResult.SUCCEEDED or not call.judged or call.arguments is None:
+    if call.result is not CallResult.SUCCEEDED or not call.judged:
         return None
     judged = call.judged[0]
     if judged.outcome == "unknown":
         left_out[judged.why] += 1
     if judged.rule or judged.outcome not in ("no rule", "ask"):
         return None
-    return ToolCall(call.tool, call.arguments, call.folders)
+    return call.made
 
 
 def _runs(rules: RuleList, proposed: Sequence[PermissionRule], call: ToolCall) -> bool:
