@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_BYTES = 100_000
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 MAX_DEPTH = 200
 MAX_NESTED_SCRIPTS = 5
@@ -45,8 +46,8 @@ class Script(msgspec.Struct, frozen=True):
     """What a script runs.
 
     `writes` are the files that redirections write (None: a file that cannot be read from the text).
-    `assigns`: it sets a variable, which may change what later commands do. `opaque` is why some of its
-    commands cannot be read, "" if all can.
+    `assigns`: it sets a variable or a function, which may change what later commands do. `opaque` is why some
+    of its commands cannot be read, "" if all can.
     """
 
     commands: tuple[Command, ...] = ()
@@ -117,8 +118,8 @@ class _Reading:
         """Add the commands of a script that is inside `nested` others, in these forms."""
         # The scanner of the grammar is unsafe for other characters; to Bash, they are letters of a word.
         source = _NOT_ASCII.sub("%", text).encode()
-        if b"\0" in source:
-            self.obscure("it has a NUL byte")
+        if _CONTROL.search(text):
+            self.obscure("it has a control character, which Bash does not read as white space")
             return
         if len(source) > MAX_BYTES or nested > MAX_NESTED_SCRIPTS:
             self.obscure("it is longer or more deeply nested than rules are applied to")
@@ -171,6 +172,7 @@ class _Reading:
             case "variable_assignment":
                 self.assigns = True
             case "function_definition":
+                self.assigns = True
                 name = node.child_by_field_name("name")
                 self.functions.add(_word(name, text) if name is not None else None)
             case "file_redirect":

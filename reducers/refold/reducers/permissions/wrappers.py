@@ -75,7 +75,9 @@ _SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "sh", "zsh"})
 _OPAQUE = frozenset(
     {
         "eval", "source", ".", "trap", "alias", "coproc", "watch", "parallel", "su", "script", "flock", "strace",
-        "ltrace", "busybox", "runuser", "systemd-run", "at", "batch",
+        "ltrace", "busybox", "runuser", "systemd-run", "at", "batch", "bwrap", "chroot", "chrt", "cmd", "cmd.exe",
+        "entr", "fakeroot", "faketime", "firejail", "nsenter", "pkexec", "powershell", "prlimit", "proot", "pwsh",
+        "rlwrap", "setpriv", "sg", "taskset", "unbuffer", "unshare", "xvfb-run",
     }
 )  # fmt: skip
 """Commands that run others in ways that are not read here."""
