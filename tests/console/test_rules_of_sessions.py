@@ -219,3 +219,53 @@ def test_a_written_rule_is_yaml() -> None:
     """Each line of a proposal can stand in a policy file."""
     rule = PermissionRule(effect="permit", tool="a: b", command=("x #", ("'", '"')), say="\u2028é\\")
     assert rule == msgspec.convert(load(f"- {write_rule(rule)}")[0], PermissionRule)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "secret", "invalid"])
+def test_settings_that_cannot_be_read(
+    refold: Refold, store: Path, tmp_path: Path, config: Path, kind: str
+) -> None:
+    """A session is not judged by the rest of its settings if one file of them cannot be read."""
+    write(config / "settings.json", deny=["Bash(curl *)"])
+    settings = project(tmp_path, "one", deny=["Bash(x)"]) / ".claude" / "settings.json"
+    settings.unlink()
+    if kind == "pipe":
+        os.mkfifo(settings)
+    elif kind == "folder":
+        settings.mkdir()
+    elif kind == "secret":
+        settings.symlink_to("/proc/self/mem")
+    else:
+        settings.write_text("{", encoding="utf-8")
+    file = session(tmp_path / "s.jsonl", tmp_path / "one", "ls")
+    for verb in ("rules", "whatif"):
+        found = refold(verb, file, "--policy", "claude:auto", "--store", store)
+        assert (125, True) == (found.code, str(settings) in found.out + found.err), found.out + found.err
+
+
+def test_a_hostile_repository_runs_nothing(refold: Refold, store: Path, tmp_path: Path) -> None:
+    """The configuration of a repository that a transcript names starts no program."""
+    folder = project(tmp_path, "one", deny=["Bash(git push *)"])
+    git = ("git", "-C", str(folder), "-c", "user.email=a@b", "-c", "user.name=a")
+    (folder / ".gitattributes").write_text("* filter=x diff=x\n", encoding="utf-8")
+    dated = os.environ | {"GIT_COMMITTER_DATE": "2025-01-01T00:00:00Z"}
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "x")):
+        subprocess.run([*git, *words], check=True, env=dated)
+    marker = tmp_path / "ran"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {marker}\ncat\n", encoding="utf-8")
+    program.chmod(0o755)
+    for key in (
+        "filter.x.clean", "filter.x.smudge", "filter.x.process", "diff.x.textconv", "diff.x.command",
+        "core.fsmonitor", "core.pager", "core.sshCommand", "gpg.program", "core.alternateRefsCommand",
+        "diff.external",
+    ):  # fmt: skip
+        subprocess.run([*git, "config", key, str(program)], check=True)
+    subprocess.run([*git, "config", "log.showSignature", "true"], check=True)
+    settings = folder / ".claude" / "settings.json"
+    file = session(tmp_path / "s.jsonl", folder, "git push")
+    found = refold("rules", file, "--policy", "claude:auto", "--store", store)
+    assert (1, True) == (found.code, "at commit" in found.err), found.err
+    against = ("--base", "HEAD", "--store", store)
+    assert 0 == refold("rules", "--policy", f"claude:{settings}", *against).code
+    assert not marker.exists()

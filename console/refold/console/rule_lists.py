@@ -117,7 +117,7 @@ class SessionSettings:
         """Return the rules that applied to a session.
 
         Raises `UnknownSettings` if its directory is not recorded or does not exist here, or no rules are
-        found for it, and what reading a file raises.
+        found for it, or a file of them cannot be read.
         """
         cwd = started.labels.get("cwd", "")
         if not cwd:
@@ -125,10 +125,13 @@ class SessionSettings:
         if not Path(cwd).is_dir():
             raise UnknownSettings(f"{cwd} does not exist here, so the settings of its sessions are unknown")
         at = None if Unknown.TIME in started.unknown else started.at // 10**9
-        found = tuple(_as_of(path, at) for path in _list_paths(Path(cwd)))
-        for each in found:
-            self._tell(each)
-        rules = _convert_found(found)
+        try:
+            found = tuple(_as_of(path, at) for path in _list_paths(Path(cwd)))
+            for each in found:
+                self._tell(each)
+            rules = _convert_found(found)
+        except (PolicyFileError, OSError) as error:
+            raise UnknownSettings(f"settings of sessions in {cwd} cannot be read: {error}") from error
         if rules is None:
             raise UnknownSettings(f"no permission rules are found for sessions in {cwd}")
         return (rules,)
@@ -163,7 +166,10 @@ def _convert_found(found: tuple[SettingsFile, ...]) -> RuleList | None:
 
 
 def _list_paths(cwd: Path) -> Iterator[Path]:
-    """Yield the existing settings files for a directory, as Claude Code documents their places."""
+    """Yield the existing settings files for a directory, as Claude Code documents their places.
+
+    Raises `PolicyFileError` for a pipe or folder in the place of one, and `OSError`.
+    """
     managed = _MANAGED.get(sys.platform, Path("/etc/claude-code"))
     user = Path(os.environ.get("CLAUDE_CONFIG_DIR", "~/.claude")).expanduser()
     project = cwd / ".claude"
@@ -174,7 +180,11 @@ def _list_paths(cwd: Path) -> Iterator[Path]:
         project / "settings.json",
         project / "settings.local.json",
     )
-    yield from dict.fromkeys(path for path in candidates if path.is_file())
+    for path in dict.fromkeys(candidates):
+        if path.is_file():
+            yield path
+        elif path.exists():
+            raise PolicyFileError(str(path), "is not a regular file")
 
 
 _MANAGED = {

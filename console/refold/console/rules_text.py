@@ -109,7 +109,11 @@ def _explain_no_hit(each: ListedRule, calls: int) -> str:
         return f"; shadowed by {each.shadowed_by}"
     if each.hits.decided_by:
         ((by, count),) = each.hits.decided_by.most_common(1)
-        return f"; {by or 'another rule'} decides {_calls(count)} that it matches"
+        return (
+            f"; {by} decides {_calls(count)} that it matches"
+            if by
+            else f"; it permits only a part of {_calls(count)}"
+        )
     return "; no call is of its tools" if calls and not each.hits.seen else ""
 
 

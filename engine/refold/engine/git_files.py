@@ -1,9 +1,10 @@
 """Files at revisions of a git repository, read with the git program.
 
-The directory may be one that a transcript names. So git runs without hooks, filters or a pager, and only
-reads objects.
+The directory may be one that a transcript names, and so its configuration may be hostile. git only lists
+commits and reads objects: without filters, hooks, signatures, a pager, or fetching what is missing.
 """
 
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from refold.engine.policy_files import PolicyFileError
 
 _TIMEOUT = 30  # seconds
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-pager", "--no-optional-locks")
+_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
 
 
 def read_at(path: Path, revision: str, max_bytes: int) -> bytes:
@@ -42,9 +44,9 @@ def list_versions(path: Path) -> list[tuple[int, str]] | None:
     Returns None if the file is in no repository, or has changes that are not committed.
     """
     name = f"./{path.name}"
-    changed = _git(path, "status", "--porcelain", "--ignored", "--", name)
-    listed = _git(path, "log", "--format=%ct %H", "--", name)
-    if changed is None or changed.strip() or not listed:
+    committed = _git(path, "cat-file", "blob", f"HEAD:{name}")
+    listed = _git(path, "rev-list", "--timestamp", "HEAD", "--", name)
+    if not listed or committed is None or committed != path.read_bytes():
         return None
     lines = (line.split() for line in listed.decode().splitlines())
     return sorted((int(seconds), commit) for seconds, commit in lines)
@@ -56,7 +58,7 @@ def _git(path: Path, *words: str) -> bytes | None:
     try:
         done = subprocess.run(  # noqa: S603 - a fixed program; revisions are checked above
             command, cwd=path.parent, capture_output=True, check=False, timeout=_TIMEOUT,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL, env=os.environ | _ENVIRONMENT,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None

@@ -43,10 +43,14 @@ _INTERPRETERS = frozenset(
         "screen", "tmux", "at", "batch", "crontab", ".", "command", "builtin",
     }
 )  # fmt: skip
-_MACHINE = frozenset(
-    {"chmod", "chown", "dd", "fdisk", "kill", "killall", "mkfs", "mount", "parted", "pkill", "reboot",
-     "shutdown", "umount", "useradd", "userdel", "usermod", "iptables"}
+_BROAD = frozenset(
+    {
+        "chmod", "chown", "curl", "dd", "fdisk", "iptables", "kill", "killall", "ln", "mkfs", "mount", "nc", "ncat",
+        "parted", "pkill", "reboot", "rsync", "scp", "sftp", "shutdown", "ssh", "tee", "umount", "useradd", "userdel",
+        "usermod", "wget",
+    }
 )  # fmt: skip
+"""Programs with which a call may change or reach anything."""
 _RUNS_CODE = frozenset(
     {
         ("bundle", "exec"), ("cargo", "run"), ("docker", "exec"), ("docker", "run"), ("docker", "compose"),
@@ -149,8 +153,8 @@ def _grant_command(tool: str, words: Words) -> PermissionRule | str:
     name = words[0] if words else None
     if name is None or "/" in name:
         return "the program is given by its path, or is not in the text"
-    if name in _MACHINE:
-        return f"{name} changes the machine"
+    if name in _BROAD:
+        return f"{name} may change or reach anything"
     if base_name(name) in _INTERPRETERS:
         return f"{name} runs other programs or text"
     if any(kind in DESTRUCTIVE for kind, _ in effects_of(words)):
