@@ -4,13 +4,18 @@ The events are encoded as the store holds them, so the process that writes does 
 that the store knows nothing about can be appended like this; others are derived by the process that writes.
 """
 
+import gc
+import multiprocessing
+import os
+import signal
+import threading
 from collections.abc import Sequence
 from functools import cache
 
 import msgspec
 
-from refold.console.conversations import ImportedConversation
-from refold.console.import_files import FoundFile, Unreadable
+from refold.console.imported_conversation import ImportedConversation
+from refold.console.opened_files import FoundFile, Unreadable
 from refold.engine import clock
 from refold.engine.journal import record
 from refold.importers.derivation.log import ImportProblem
@@ -160,3 +165,17 @@ def _derive_run(run: TranscriptRun, left: int, *, kept: bool) -> DerivedRun | No
 
 def _size_of(one: Record) -> int:
     return len(one.body) + len(one.content or b"")
+
+
+def begin_process() -> None:
+    """Prepare a process: it ends with the one that writes, which alone handles an interrupt."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    gc.freeze()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -4,11 +4,7 @@ Files are derived in order, some ahead. If a process dies, the files that it may
 again, one at a time, until one of them ends its process again: only that one is not imported.
 """
 
-import gc
 import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Generator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager
@@ -21,10 +17,11 @@ from refold.console.derived_files import (
     Derivable,
     Refusal,
     Unsent,
+    begin_process,
     decode_file,
     derive_file,
 )
-from refold.console.import_files import FoundFile
+from refold.console.opened_files import FoundFile
 from refold.reducers.errors import ExternalFailure
 
 LEAST_BYTES = 1 << 20
@@ -91,7 +88,7 @@ class Derivers:
     def _submit(self, index: int) -> Future[bytes]:
         if index not in self._waiting:
             if self._pool is None:
-                self._pool = processes.pool(self._jobs, _begin)
+                self._pool = processes.pool(self._jobs, begin_process)
             self._waiting[index] = self._pool.submit(
                 derive_file, self._files[index], self._named, kept=self._kept
             )
@@ -169,17 +166,3 @@ def size_of(file: FoundFile) -> int:
 
 def _is_whole(future: Future[bytes]) -> bool:
     return future.done() and not future.cancelled() and future.exception() is None
-
-
-def _begin() -> None:
-    """Prepare a process: it ends with the one that writes, which alone handles an interrupt."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    gc.freeze()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

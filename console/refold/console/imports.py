@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from msgspec.structs import asdict
 
-from refold.console import import_files, locations
+from refold.console import locations
 from refold.console.addresses import is_path
-from refold.console.conversations import Conversations, ImportedConversation
+from refold.console.conversations import Conversations
 from refold.console.derived_files import (
     Derivable,
     DerivedFile,
@@ -22,7 +22,7 @@ from refold.console.derived_files import (
     refuse_file,
 )
 from refold.console.derivers import derivers, size_of
-from refold.console.import_files import FileDone, FoundFile, find_files, tell_sum
+from refold.console.import_files import FileDone, find_files, tell_sum
 from refold.console.import_reports import (
     WORST,
     ImportedRun,
@@ -31,8 +31,10 @@ from refold.console.import_reports import (
     report_file,
     report_refusal,
 )
+from refold.console.imported_conversation import ImportedConversation
 from refold.console.imported_runs import Growth, ImportResult, add_derived, add_run
 from refold.console.locations import StorePlace
+from refold.console.opened_files import FoundFile, Unreadable
 from refold.console.options import argument, option
 from refold.console.processes import progress_of_files
 from refold.console.screen import Screen, note
@@ -199,7 +201,7 @@ async def _import_file(
         return report_refusal(screen, file.name, Refusal(problem=file.skipped, skipped=True))
     try:
         told = await _read_file(into, file, named, made, waits=waits)
-    except (WrongUse, Damaged, import_files.Unreadable) as error:
+    except (WrongUse, Damaged, Unreadable) as error:
         told = refuse_file(file, error)
     if isinstance(told, Refusal):
         return report_refusal(screen, file.name, told)
