@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from refold.console import descriptions
+from refold.console.imported_conversation import ImportedConversation
 from refold.console.screen import Column, Screen
 from refold.reducers.errors import Damaged, Inconclusive
 from refold.reducers.events import Parent, RunStarted
 from refold.reducers.machine import SUCCESSFUL
-from refold.reducers.source_marks import BRANCH_LABEL, PARENT_LABEL
-from refold.reducers.vocabulary import SOURCE_LABEL
+from refold.reducers.source_marks import BRANCH_LABEL
 from refold.replay.doubts import ChildRuns, NamedDoubt
 from refold.replay.reader import NO_GUARDS, Follower, event_of, follow, stored_events
 from refold.replay.source_words import SourceEnd
@@ -25,26 +25,6 @@ if TYPE_CHECKING:
 
 
 _MOST = 8  # newest runs of a conversation that are compared: a key may be just a task's name
-
-
-class ImportedConversation(msgspec.Struct, frozen=True):
-    """An imported run's identity in its source, and its parent if known, from its first event.
-
-    `apart` is the key of the parent run if the file does not name the call: "" if it does not name the run
-    either, None without a parent, or if the call is known.
-    """
-
-    run: str
-    format: str
-    key: str
-    apart: str | None = None
-    parent: Parent | None = None
-
-    @classmethod
-    def of(cls, run: str, labels: Mapping[str, str], parent: Parent | None) -> "ImportedConversation":
-        """Return the identity from a run's labels."""
-        key, above = labels.get("source.key", ""), labels.get(PARENT_LABEL)
-        return cls(run, labels.get(SOURCE_LABEL, ""), key, None if "source.call" in labels else above, parent)
 
 
 class Conversations:

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from typing import cast
 
 import msgspec
 
-from refold.console.conversations import Conversations, ImportedConversation
+from refold.console.conversations import Conversations
+from refold.console.derived_files import DerivedRun, conversation
 from refold.console.imported_logs import EarlierImport, ImportedLog, Relation, is_complete, record_successor
 from refold.engine import clock
 from refold.engine.journal import record
@@ -16,7 +18,7 @@ from refold.importers.source import Source
 from refold.importers.transcript import Transcript, TranscriptRun
 from refold.reducers import codec
 from refold.reducers.errors import Damaged, Inconclusive
-from refold.reducers.events import Parent
+from refold.reducers.events import Parent, RunStarted
 from refold.replay.verification import verify
 from refold.store.protocol import Record, Store
 
@@ -216,9 +218,67 @@ def _tenure(store: Store, run: str) -> Tenure:
     return tenure
 
 
-def conversation(reading: TranscriptRun) -> ImportedConversation:
-    """Describe an imported run by its identity in its source."""
-    return ImportedConversation(reading.run, reading.format, reading.key, reading.apart, reading.begun_by)
+async def add_derived(store: Store, known: Conversations, run: DerivedRun) -> ImportResult | None:
+    """Append a run that was derived without the store, or return None if the store knows its conversation.
+
+    It may then be complete, or continue a stored run: `add_run` compares them.
+    """
+    told = run.conversation
+    if (await store.head(told.run)).seq or await known.of(told.format, told.key, told.run):
+        return None
+    async with _tenure(store, told.run) as tenure:
+        await tenure.hold()
+        if (await store.head(told.run)).seq:  # another import was faster
+            return None
+        parent = await known.parent_of(told) or run.parent
+        records = run.records if parent == run.parent else _set_parent(run, parent)
+        appending = _Batches(store, told.run, tenure, 0)
+        for each in records:
+            appending.add(each)
+            if appending.full:
+                await appending.flush()
+        await appending.flush()
+    known.add(msgspec.structs.replace(told, parent=parent))
+    return ImportResult(added=len(records), parent=parent)
+
+
+def _set_parent(run: DerivedRun, parent: Parent | None) -> Sequence[Record]:
+    """Return the events with another parent, which only the first records."""
+    first, *others = run.records
+    event = codec.decode(first.kind, first.body, first.content, run=run.conversation.run, seq=1)
+    begun = msgspec.structs.replace(cast("RunStarted", event), parent=parent)
+    return [record(begun, first.at, first.salt), *others]
+
+
+class _Batches:
+    """Events that are appended in batches, after the first `head` events of a log."""
+
+    def __init__(self, store: Store, run: str, tenure: Tenure, head: int) -> None:
+        self.added = 0
+        self._store, self._run, self._tenure, self._head = store, run, tenure, head
+        self._waiting: list[Record] = []
+        self._bytes = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether the pending events are a batch."""
+        return len(self._waiting) >= EVENTS or self._bytes >= BYTES
+
+    def add(self, new: Record) -> None:
+        """Add an event to the batch."""
+        self._waiting.append(new)
+        self._bytes += len(new.body) + len(new.content or b"")
+
+    async def flush(self) -> None:
+        """Write the pending events."""
+        if not self._waiting:
+            return
+        await self._tenure.assure()
+        lease = await self._tenure.hold()
+        await self._store.append(self._run, self._head, lease, self._waiting)
+        self._head += len(self._waiting)
+        self.added += len(self._waiting)
+        self._waiting, self._bytes = [], 0
 
 
 async def _record_relations(
@@ -258,14 +318,13 @@ class _Appending:
         *,
         complete: bool,
     ) -> None:
-        self.added = self.differs = 0
+        self.differs = 0
         # The store has events of a later version of the file, which were not compared.
         self.went_on = False
-        self._store, self._run, self._tenure, self._there = store, run, tenure, there
+        self._store, self._run, self._there = store, run, there
+        self._batches, self._seq = _Batches(store, run, tenure, len(there.marks)), 0
         self._others, self._complete = others, complete
         self._chance = clock.new_salts(None)
-        self._waiting: list[Record] = []
-        self._head, self._bytes, self._seq = len(there.marks), 0, 0
 
     def salt(self, seq: int) -> bytes:
         """Return the salt of an event's payload: the stored one, or a new one."""
@@ -281,10 +340,8 @@ class _Appending:
             if self._complete or each.seq <= len(self._there.marks):
                 self._compare(each, encoded)
                 continue
-            new = record(each.event, each.at, each.salt)
-            self._waiting.append(new)
-            self._bytes += len(new.body) + len(new.content or b"")
-        if len(self._waiting) >= EVENTS or self._bytes >= BYTES:
+            self._batches.add(record(each.event, each.at, each.salt))
+        if self._batches.full:
             await self.flush()
 
     def _compare(self, each: Derived, encoded: codec.Encoded) -> None:
@@ -304,22 +361,15 @@ class _Appending:
             ended = self._there.ends[-1] if self._seq in self._there.ends else self._seq
             self.went_on = ended > self._seq
             self.differs = next((seq for seq in self._there.decided if seq > ended), 0)
-        if not self._waiting:
-            return
-        await self._tenure.assure()
-        lease = await self._tenure.hold()
-        await self._store.append(self._run, self._head, lease, self._waiting)
-        self._head += len(self._waiting)
-        self.added += len(self._waiting)
-        self._waiting, self._bytes = [], 0
+        await self._batches.flush()
 
     async def result(self, reading: TranscriptRun, *, grown: bool) -> ImportResult:
         """Return what was appended and compared, after the lease is released."""
-        there = self._there
+        there, added = self._there, self._batches.added
         unsaid = self.went_on or there.parent not in (None, reading.parent)  # not in this file
-        whole = self._complete or (grown and not self.added)
+        whole = self._complete or (grown and not added)
         return ImportResult(
-            added=self.added,
+            added=added,
             whole=whole,
             erased=tuple(sorted(there.erased)),
             differs=self.differs,

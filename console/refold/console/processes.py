@@ -32,11 +32,11 @@ def processes(
     jobs: int | None, work: Sequence[Shard], begin: Callable[[], object] = gc.freeze
 ) -> Generator[Executor | None]:
     """Start at most `jobs` processes, or one per core; None if one suffices. Each calls `begin` first."""
-    wanted = min(jobs or _cores(), len(work))
+    wanted = min(jobs or count_cores(), len(work))
     if wanted < 2:
         yield None
         return
-    with _pool(wanted, begin) as executor:
+    with pool(wanted, begin) as executor:
         try:
             yield executor
         except BaseException:
@@ -46,16 +46,18 @@ def processes(
 
 def single_process(begin: Callable[[], object] = gc.freeze) -> Executor:
     """Start one process, for a part that crashed another."""
-    return _pool(1, begin)
+    return pool(1, begin)
 
 
-def _pool(count: int, begin: Callable[[], object]) -> ProcessPoolExecutor:
+def pool(count: int, begin: Callable[[], object]) -> ProcessPoolExecutor:
+    """Start `count` processes, which call `begin` first."""
     # A fresh interpreter, which does not inherit connections and threads.
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(count, mp_context=context, initializer=begin)
 
 
-def _cores() -> int:
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
@@ -71,23 +73,59 @@ class Advance(Protocol):
 @contextmanager
 def progress(what: str, total: int) -> Generator[Advance]:
     """Display a progress bar up to `total`, and remove it at the end."""
+    with _bar(what, total, files=None) as advance:
+        yield advance
+
+
+@contextmanager
+def progress_of_files(what: str, sizes: Sequence[int]) -> Generator[Advance]:
+    """Display files, MB/s and the time left until files of these sizes are done; remove it at the end."""
+    with _bar(what, sum(sizes), files=len(sizes)) as advance:
+        yield advance
+
+
+@contextmanager
+def _bar(what: str, total: int, files: int | None) -> Generator[Advance]:
     if not is_terminal(sys.stderr):
         yield lambda _: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
 
     console = Console(stderr=True, markup=False, highlight=False, emoji=False)
-    columns = (
+    columns: list[ProgressColumn] = [
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TaskProgressColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=total)
+    ]
+    if files is not None:
+        columns += [
+            TextColumn(f"{{task.fields[done]}} of {files} files", markup=False),
+            TransferSpeedColumn(),
+        ]
+    columns += [TimeRemainingColumn()]
+    with Progress(
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        # Results that go to a file or a pipe do not go to the terminal.
+        redirect_stdout=is_terminal(sys.stdout),
+    ) as bar:
+        task = bar.add_task(what, total=total, done=0)
+        done = 0
 
         def step(amount: int, /) -> None:
-            bar.advance(task, amount)
+            nonlocal done
+            done += 1
+            bar.update(task, advance=amount, done=done)
 
         yield step

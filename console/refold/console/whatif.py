@@ -72,7 +72,7 @@ def whatif_command(
     if any(map(is_path, runs)):
         from refold.console.imports import import_runs
 
-        runs, imported = import_runs(place, runs)
+        runs, imported = import_runs(place, runs, jobs)
     work, damage = at_once(_work(place, runs))
     question.states = sum(len(shard.runs) for shard in work) == 1
     table = WhatIfTable(screen, question, every=every)
