@@ -13,7 +13,8 @@ import pytest
 from console.conftest import Refold
 from refold.console import imported_runs
 from refold.console.conversations import Conversations
-from refold.console.import_files import FoundFile, find_files
+from refold.console.import_files import find_files
+from refold.console.opened_files import FoundFile
 from refold.engine.tenure import Tenure
 from refold.importers.registry import importer
 from refold.importers.source import Source
