@@ -81,6 +81,18 @@ def test_a_widening_rule_without_a_recorded_call(refold: Refold, store: Path, tm
     assert 0 == compare(refold, store, old, wider)[0]
 
 
+def test_equal_rules_over_an_incomplete_record(refold: Refold, store: Path, tmp_path: Path) -> None:
+    """Equal rules change nothing, whatever is missing; an accepted widening does not need a recorded call."""
+    ran(store, "a", "ls", "eval $X")
+    same = write(tmp_path / "same.json", deny=["Bash(rm *)"])
+    wider = write(tmp_path / "wider.json", deny=["Bash(rm *)"], allow=["Bash(curl *)"])
+    assert 0 == compare(refold, store, same, same)[0]
+    assert 125 == compare(refold, store, same, wider)[0]
+    ran(store, "b", "ls")
+    assert 125 == compare(refold, store, same, wider, "b")[0]
+    assert 0 == compare(refold, store, same, wider, "b", "--allow-widening", "reviewed")[0]
+
+
 def test_without_calls(refold: Refold, store: Path, tmp_path: Path) -> None:
     """Over runs without calls a stricter list agrees, and a wider one is inconclusive."""
     ran(store, "a")

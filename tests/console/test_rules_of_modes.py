@@ -127,3 +127,40 @@ def test_rules_counts_by_the_mode_of_the_call(refold: Refold, store: Path, tmp_p
     found = refold("rules", session, "--policy", policy, "--store", store, "-o", "json")
     first, second = (each["hits"] for each in json.loads(found.out)["rules"])
     assert (1, 0, {"git mode plan": 1}) == (first["calls"], second["calls"], second["decided_by"])
+
+
+@pytest.mark.parametrize(
+    ("message", "lifts"),
+    [
+        ({"content": "Now push."}, True),
+        ({"content": "Stop hook feedback:\n- run the tests", "isMeta": True}, False),
+        ({"content": "Caveat: a note of the CLI", "isMeta": True}, False),
+        ({"content": "<command-name>/model</command-name>"}, False),
+        ({"content": "<local-command-stdout>ok</local-command-stdout>"}, False),
+        ({"content": "<task-notification><status>completed</status></task-notification>"}, False),
+        ({"content": "[Request interrupted by user]"}, False),
+    ],
+)
+def test_until_a_user_speaks(
+    refold: Refold, store: Path, tmp_path: Path, message: dict[str, Any], lifts: bool
+) -> None:
+    """A rule that holds until the next message of a user is not lifted by hooks, notices and commands."""
+    content = message.pop("content")
+    rows = [
+        claude_code.user("u1", None, "Go."),
+        claude_code.answer("a1", "u1", "m1", claude_code.called("c1", command="curl x")),
+        claude_code.result("u2", "a1", "c1", is_error=False),
+        claude_code.answer("a2", "u2", "m2", claude_code.said("Fetched.")),
+        claude_code.user("u3", "a2", content, **message),
+        claude_code.answer("a3", "u3", "m3", claude_code.called("c2", command="git push")),
+        claude_code.result("u4", "a3", "c2", is_error=False),
+    ]
+    session = tmp_path / "s.jsonl"
+    session.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    policy = tmp_path / "rules.yaml"
+    rule = "{effect: refuse, command: [git, push], after: {command: [curl]}, until: user_message}"
+    policy.write_text(
+        f"schema: refold/v1\nguards:\n- guard: permissions\n  rules: [{rule}]\n", encoding="utf-8"
+    )
+    found = refold("rules", session, "--policy", policy, "--store", store)
+    assert (0 if lifts else 1) == found.code, found.out

@@ -15,6 +15,12 @@ def bash(command: str) -> str:
     return "ok"
 
 
+@tool(replay="read_only")
+def write_file(path: str) -> str:
+    """Write a file."""
+    return path
+
+
 def ran(store: Path, *commands: str) -> None:
     """A run `r` whose model runs these commands."""
     script = [*(call("bash", command=command) for command in commands), say("Done.")]
@@ -27,11 +33,11 @@ def test_the_table(refold: Refold, store: Path) -> None:
     found = refold("touched", "r", "--store", store)
     assert found.code == 1
     head, first, columns, *rows = found.out.splitlines()
-    assert "run r: 1 deletion, 1 push, 1 write, 1 unread command" == head
+    assert "run r: 1 deletion, 1 push, 1 write, 1 host, 1 unread command" == head
     assert first.startswith("  first destructive call  e")
     assert first.endswith("rm -rf build")
     assert ["WHAT", "TARGET", "BY", "RESULT", "EVENT", "MAYBE", "UNDONE"] == columns.split()
-    assert ["wrote", "deleted", "pushed", "unread"] == [row.split()[0] for row in rows]
+    assert ["wrote", "deleted", "pushed", "reached", "unread"] == [row.split()[0] for row in rows]
 
 
 @pytest.mark.parametrize(("command", "code"), [("ls", 0), ("eval $X", 125), ("rm x", 1)])
@@ -43,7 +49,8 @@ def test_exit_codes(refold: Refold, store: Path, command: str, code: int) -> Non
 
 def test_json_and_hostile_names(refold: Refold, store: Path) -> None:
     """One document; a name cannot take over the terminal."""
-    ran(store, "rm '{}'".format(EVIL.replace("\0", "")))
+    script = [call("write_file", path=EVIL), say("Done.")]
+    Agent(model=ScriptedModel(script), tools=[write_file], store=str(store)).run_sync("Task", run_id="r")
     document = json.loads(refold("touched", "r", "--store", store, "-o", "json").out)
-    assert ("r", "deleted") == (document["run"], document["changes"][0]["kind"])
+    assert ("r", "wrote") == (document["run"], document["changes"][0]["kind"])
     assert "\x1b" not in refold("touched", "r", "--store", store).out

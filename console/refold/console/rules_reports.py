@@ -145,9 +145,15 @@ class ComparisonReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_inconclusive(self) -> bool:
-        """Whether a call cannot be compared, calls may be missing, or a widening edit was not tried."""
+        """Whether a call cannot be compared, calls may be missing, or a widening edit was not tried.
+
+        Equal rules change nothing, whatever is missing.
+        """
+        if not self.edits:
+            return False
         unsure = any("unknown" in (group.old, group.new) for group in self.groups)
-        return bool(unsure or self.unproved or self.incomplete or self.erased or self.unread)
+        untried = self.unproved and not self.allowed
+        return bool(unsure or untried or self.incomplete or self.erased or self.unread)
 
 
 def report_comparison(

@@ -107,14 +107,14 @@ def _list_doubts(report: RulesReport | ComparisonReport) -> Iterator[tuple[str, 
 def _explain_no_hit(each: ListedRule, calls: int) -> str:
     if each.shadowed_by:
         return f"; shadowed by {each.shadowed_by}"
-    if each.hits.decided_by:
-        ((by, count),) = each.hits.decided_by.most_common(1)
-        return (
-            f"; {by} decides {_calls(count)} that it matches"
-            if by
-            else f"; it permits only a part of {_calls(count)}"
-        )
-    return "; no call is of its tools" if calls and not each.hits.seen else ""
+    decided = each.hits.decided_by
+    if by := next((by for by, _ in decided.most_common() if by), ""):
+        return f"; {by} decides {_calls(decided[by])} that it matches"
+    if decided:
+        return f"; it matches {_calls(decided[''])}, but only a part, or its 'after' did not hold"
+    if each.hits.seen:
+        return f"; it matches none of {_calls(each.hits.seen)} of its tools"
+    return "; no call is of its tools" if calls else ""
 
 
 def _tell_proposal(screen: Screen, proposed: ProposedRules) -> None:

@@ -1,6 +1,6 @@
 """What shell commands change, by the program and its arguments."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum, unique
 from itertools import pairwise
 from types import MappingProxyType
@@ -146,10 +146,8 @@ def _git(words: Words) -> Effects:
     if "--dry-run" in args or (verb in ("clean", "rm", "mv") and "-n" in args):
         return
     match verb:
-        case verb if verb in _GIT_READS:
-            pass
         case "push":
-            yield ChangeKind.PUSHED, " ".join(operands) or "the default branch"
+            yield from _push(args, operands)
         case "clone" | "fetch" | "pull" | "ls-remote":
             hosts = [host for word in operands[:1] if (host := _git_host(word))]
             yield from ((ChangeKind.REACHED, host) for host in hosts or ["the remote of the repository"])
@@ -166,8 +164,29 @@ def _git(words: Words) -> Effects:
         case "branch":
             deletes = bool({"-d", "-D", "--delete"} & set(args))
             yield from ((ChangeKind.DELETED, f"{BRANCH}{target}") for target in operands if deletes)
-        case _:
+        case verb if verb not in _GIT_READS or _changes_settings(verb, args, operands):
             yield ChangeKind.WROTE, REPOSITORY
+        case _:
+            pass
+
+
+def _push(args: Words, operands: Sequence[str]) -> Effects:
+    forced = any(word and word.startswith(("-f", "--force")) for word in args)
+    yield ChangeKind.PUSHED, f"{' '.join(operands) or 'the current branch'}{' by force' if forced else ''}"
+    host = _git_host(operands[0]) if operands else None
+    yield ChangeKind.REACHED, host or "the remote of the repository"
+
+
+def _changes_settings(verb: str | None, args: Words, operands: Sequence[str]) -> bool:
+    """Return whether a verb that mostly reads is used to change something."""
+    if verb == "tag":
+        return bool(operands) and not {"-l", "--list", "-n", "--contains", "--points-at"} & set(args)
+    if verb == "remote":
+        return operands[:1] not in ([], ["show"], ["get-url"])
+    if verb != "config":
+        return False
+    options = {"--unset", "--unset-all", "--add", "--replace-all", "--remove-section", "--rename-section"}
+    return len(operands) > 1 or bool(options & set(args))
 
 
 _GIT_READS = frozenset(
@@ -191,8 +210,29 @@ def _installer(*verbs: str) -> Callable[[Words], Effects]:
             required = [value for option, value in pairwise(words) if option in ("-r", "--requirement")]
             for name in [*named, *(f"all of {value or '…'}" for value in required)] or ["all of the project"]:
                 yield ChangeKind.INSTALLED, name
+        elif operands and operands[0] not in _PACKAGE_READS:
+            yield ChangeKind.UNREAD, ""
 
     return find
+
+
+_PACKAGE_READS = frozenset(
+    {
+        "freeze",
+        "help",
+        "info",
+        "list",
+        "ls",
+        "metadata",
+        "outdated",
+        "search",
+        "show",
+        "tree",
+        "version",
+        "view",
+        "why",
+    }
+)
 
 
 def _uv(words: Words) -> Effects:

@@ -35,6 +35,8 @@ from refold.reducers.run_records import take_calls, take_event
 from refold.reducers.state import RunState
 from refold.reducers.vocabulary import Unknown
 
+_NOT_USERS = frozenset({"hook", "harness"})
+"""Senders of messages in imported runs that are no user."""
 UNKNOWN_PERMISSION = "permission_unknown"
 """The code of a decision on a call that the rules cannot judge."""
 
@@ -140,7 +142,7 @@ class Permissions(Config, frozen=True, kw_only=True, tag="permissions", dict=Tru
                 return self._start(own, dict(zip(tools, texts, strict=True)))
             case ev.ToolReturned(call=call) if call in own.starting:
                 return replace(own, active={**own.active, **own.starting[call]})
-            case ev.InputReceived() if own.active:
+            case ev.InputReceived(by=by) if own.active and by not in _NOT_USERS:
                 active = {at: held for at, held in own.active.items() if self.rules[int(at)].until == "end"}
                 return own if active == own.active else replace(own, active=active)
             case ev.ToolReturned() | ev.InputReceived():

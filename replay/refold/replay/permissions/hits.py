@@ -31,12 +31,16 @@ class RuleHits(msgspec.Struct, kw_only=True):
 
 
 class AskedGroup(msgspec.Struct, kw_only=True):
-    """Calls that one rule asks a user about: the first words of their command, or the tool."""
+    """Calls that one rule asks a user about: the first words of their command, or the tool.
+
+    `first` is the instant of the earliest, `sample` its address.
+    """
 
     rule: str
     subject: str
     calls: int = 0
     runs: int = 0
+    first: int | None = None
     sample: str = ""
 
 
@@ -105,8 +109,10 @@ class PermissionHits(msgspec.Struct, kw_only=True):
             decided.add(judged.rule)
         if judged.outcome == "ask":
             key = judged.rule, subject_of(call, judged)
-            group = self.asked.setdefault(key, AskedGroup(rule=key[0], subject=key[1], sample=call.address))
+            group = self.asked.setdefault(key, AskedGroup(rule=key[0], subject=key[1]))
             group.calls += 1
+            if group.first is None or call.at < group.first:
+                group.first, group.sample = call.at, call.address
             group.runs += key not in asked
             asked.add(key)
 

@@ -27,6 +27,7 @@ from refold.reducers.permissions.conditions import (
 from refold.reducers.permissions.hosts import host_of
 from refold.reducers.permissions.paths import locate
 from refold.reducers.permissions.rules import PermissionRule, decide
+from refold.reducers.permissions.shadowing import covers
 from refold.reducers.permissions.wrappers import Words, base_name
 from refold.replay.changes import DESTRUCTIVE
 from refold.replay.command_effects import effects_of
@@ -34,6 +35,7 @@ from refold.replay.permissions.calls import CallResult, JudgedCall, JudgedRun, R
 
 _INTERPRETERS = frozenset(
     {
+        "just", "task", "rake", "gradle", "mvn", "ant", "tox", "nox", "invoke", "mise", "nx", "bazel", "cmake", "ninja",
         "ash", "awk", "bash", "bun", "cmd", "csh", "dash", "deno", "ed", "emacs", "env", "eval",
         "exec", "expect", "fish", "gawk", "gdb", "irb", "java", "julia", "ksh", "lua", "make",
         "mawk", "node", "nodejs", "nohup", "npx", "osascript", "perl", "php", "powershell", "pwsh",
@@ -46,11 +48,20 @@ _INTERPRETERS = frozenset(
 _BROAD = frozenset(
     {
         "chmod", "chown", "curl", "dd", "fdisk", "iptables", "kill", "killall", "ln", "mkfs", "mount", "nc", "ncat",
-        "parted", "pkill", "reboot", "rsync", "scp", "sftp", "shutdown", "ssh", "tee", "umount", "useradd", "userdel",
+        "parted", "pkill", "gh", "glab", "kubectl", "docker", "podman", "helm", "terraform", "aws", "az", "gcloud",
+        "systemctl", "apt", "apt-get", "brew", "conda", "reboot", "rsync", "scp", "sftp", "shutdown", "ssh", "tee", "umount", "useradd", "userdel",
         "usermod", "wget",
     }
 )  # fmt: skip
 """Programs with which a call may change or reach anything."""
+_GIT_VERBS = frozenset(
+    {"add", "blame", "commit", "describe", "diff", "fetch", "grep", "log", "ls-files", "ls-tree", "merge-base",
+     "rev-list", "rev-parse", "shortlog", "show", "status"}
+)  # fmt: skip
+"""Subcommands of git that may be proposed. Others may discard changes with some options."""
+_PACKAGE_VERBS = frozenset(
+    {"add", "ci", "create", "exec", "i", "init", "install", "login", "publish", "remove", "uninstall", "yank"}
+)
 _RUNS_CODE = frozenset(
     {
         ("bundle", "exec"), ("cargo", "run"), ("docker", "exec"), ("docker", "run"), ("docker", "compose"),
@@ -96,7 +107,8 @@ def propose_rules(runs: Iterable[JudgedRun]) -> Proposal:
                 continue
             grants.update(dict.fromkeys(each for each in needed if not isinstance(each, str)))
             candidates.append((run.lists[0], made))
-    proposal.rules = sorted(grants, key=lambda rule: (rule.tools, rule.title))
+    wider = [rule for rule in grants if not any(covers(other, rule) for other in grants if other != rule)]
+    proposal.rules = sorted(wider, key=lambda rule: (rule.tools, rule.title))
     for rules, made in candidates:
         if _runs(rules, proposal.rules, made):
             proposal.permitted += 1
@@ -164,6 +176,8 @@ def _grant_command(tool: str, words: Words) -> PermissionRule | str:
     second = words[1] if len(words) > 1 else ""
     if second is None or second.startswith("-") or not second:
         return f"{name} has options before its subcommand"
+    if (name == "git" and second not in _GIT_VERBS) or second in _PACKAGE_VERBS - _GIT_VERBS:
+        return f"{name} {second} may change more than these calls did"
     if (name, second) in _RUNS_CODE:
         return f"{name} {second} runs other programs"
     script = words[2] if (name, second) in _SCRIPTS and len(words) > 2 else None

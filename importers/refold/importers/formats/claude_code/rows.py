@@ -78,6 +78,8 @@ _REJECTED = (
     "Interrupted by user",
     "Request was aborted",
 )
+_NOTIFICATION = "<task-notification"
+"""A message of the CLI about a task in the background; it has no mark of its own."""
 _INSTEAD = "To tell you how to proceed, the user said:"
 _NO_PERMISSION = re.compile(r"Permission to use [^\n]{1,2000} has been denied")
 _DENIED = {
@@ -116,7 +118,8 @@ def _user_kind(row: JSON) -> Kind:
         return "interrupt"
     if said.startswith(_COMMANDS):
         return "command"
-    return "meta" if at(row, "isMeta") is True else "prompt"
+    is_notice = said.startswith(_NOTIFICATION)
+    return "meta" if is_notice or at(row, "isMeta") is True else "prompt"
 
 
 def _is_error(row: JSON) -> bool:
