@@ -69,6 +69,7 @@ def _write_header(files: str, version: str, converted: Converted) -> Iterator[st
     yield f"# The permission rules of {_comment(files)}, read as {version} documents them."
     if converted.otherwise is None:
         yield "# Without a rule, a mode of the agent decides, which is not in its files; here such calls run ('else')."
+    yield "# Only these rules over recorded runs: refold whatif --policy FILE --only guards"
     if any(rule.forms is not None for rule in converted.rules):
         yield "# These rules also find commands in forms in which the agent may not, such as behind env."
     if converted.notes:
