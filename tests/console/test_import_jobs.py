@@ -12,7 +12,7 @@ import pytest
 from console import dying
 from console.conftest import Ran, Refold
 from console.test_child_runs import FIRST, SECOND, SESSION
-from refold.console import derivers, processes
+from refold.console import derived_files, derivers, processes
 from refold.console.derived_files import MOST_SENT
 from refold.console.imported_logs import unsalted_mark
 from refold.console.opened_files import FoundFile
@@ -229,3 +229,17 @@ def _runs(process: int) -> bool:
         return "Z" != Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
         return False
+
+
+def test_a_file_that_needs_too_much_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused by the process that reads it: the one that writes does not try it again."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(derived_files, "_derive_file", fail)
+    found = derived_files.decode_file(
+        derived_files.derive_file(FoundFile(tmp_path / "s.jsonl", "s.jsonl"), None, kept=True)
+    )
+    assert isinstance(found, derived_files.Refusal)
+    assert (4, "s.jsonl: reading it needs more memory than there is") == (found.code, found.problem)

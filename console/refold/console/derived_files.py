@@ -114,6 +114,9 @@ def derive_file(file: FoundFile, named: str | None, *, kept: bool) -> bytes:
     made: Derivable
     try:
         made = _derive_file(file, named, kept=kept)
+    except MemoryError:  # the process that writes would run out of it, too
+        problem = f"{file.name}: reading it needs more memory than there is"
+        made = Refusal(problem=problem, code=ExternalFailure.exit_code)
     # The process that writes meets the same error again, and reports it as it always does.
     except Exception:
         made = Unsent()
