@@ -13,7 +13,7 @@ import msgspec
 from refold.reducers import events as ev
 from refold.reducers.guards.permissions import Permissions, Permitted
 from refold.reducers.permissions.conditions import ToolCall
-from refold.reducers.permissions.rules import PermissionRule, PermissionVerdict, matching_rules
+from refold.reducers.permissions.rules import PermissionRule, PermissionVerdict, RuleIndex, matching_rules
 from refold.replay import known
 from refold.replay.reader import Follower, Step
 from refold.replay.source_words import describe_loss, is_lost
@@ -122,6 +122,7 @@ class CallJudge(Follower[JudgedRun]):
         self._choose, self._found = choose, JudgedRun()
         self._owns: list[Permitted] = []
         self._labels: list[tuple[str, ...]] = []
+        self._indices: list[RuleIndex] = []
         self._refused: list[bool] = []
         self._open: dict[str, JudgedCall] = {}
         self._rejected: set[str] = set()  # by a user
@@ -156,6 +157,7 @@ class CallJudge(Follower[JudgedRun]):
     def _start(self, event: ev.RunStarted) -> None:
         self._found.lists = tuple(self._choose(event))
         self._labels = [rules.labels for rules in self._found.lists]
+        self._indices = [RuleIndex(rules.guard.rules) for rules in self._found.lists]
         self._owns = [rules.guard.start() for rules in self._found.lists]
         self._refused = [False] * len(self._owns)
 
@@ -175,7 +177,7 @@ class CallJudge(Follower[JudgedRun]):
     def _decide(self, place: int, call: ev.Call, arguments: str) -> Judged:
         rules, own = self._found.lists[place], self._owns[place]
         verdict, labels = own.decisions[call.id], self._labels[place]
-        others = matching_rules(rules.guard.rules, self._describe(place, call, arguments))
+        others = matching_rules(self._indices[place], self._describe(place, call, arguments))
         judged = Judged(
             _outcome(rules, verdict),
             "" if verdict.rule is None else labels[verdict.rule],
