@@ -269,3 +269,15 @@ def test_a_hostile_repository_runs_nothing(refold: Refold, store: Path, tmp_path
     against = ("--base", "HEAD", "--store", store)
     assert 0 == refold("rules", "--policy", f"claude:{settings}", *against).code
     assert not marker.exists()
+
+
+def test_a_check_names_rules_without_effect(refold: Refold, tmp_path: Path) -> None:
+    """Rules that another agent ignores, and those that another rule always decides before."""
+    file = write(
+        tmp_path / "settings.json", deny=["Write(src/**)", "Bash(git *)"], allow=["Bash(git push *)"]
+    )
+    found = refold("policy", "check", f"claude:{file}")
+    assert 0 == found.code
+    assert f"warning: {file}:4: Write(src/**): Claude Code never applies it; write Edit(src/**)" in found.out
+    rule, by = f"Bash(git push *) ({file}:8)", f"Bash(git *) ({file}:5)"
+    assert f"warning: rule {rule} never decides: {by} does" in found.out

@@ -4,7 +4,7 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum, unique
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,16 +15,20 @@ from refold.console import descriptions
 from refold.console.options import argument, option
 from refold.console.screen import Column, Screen
 from refold.engine.compatibility import installed_guards
+from refold.engine.permission_files import dialect_of, read_permissions
 from refold.engine.policy_files import extract_nulls, load_policy
 from refold.reducers.complaints import notes, warnings
 from refold.reducers.errors import WrongUse
 from refold.reducers.guards import Registry
 from refold.reducers.guards.endings import PrematureEnd
+from refold.reducers.guards.permissions import Permissions
 from refold.reducers.named_tools import describe_default_decision
 from refold.reducers.overlay import find_ignored_variables
+from refold.reducers.permissions.shadowing import find_shadowed
 from refold.reducers.policy import Policy
 from refold.reducers.presets import PRESETS
 from refold.reducers.sizes import refuse_without_tokenizer
+from refold.replay.permissions.calls import label_rules
 
 
 @unique
@@ -160,7 +164,8 @@ def policy_check_command(screen: Screen, policy: PolicyName) -> int:
     """
     found, chosen = load_policy(policy, installed_guards(), os.environ)
     refuse_without_tokenizer(found)
-    complaints, told = warnings(found), (*map(str, notes(found)), *find_ignored_variables(os.environ))
+    complaints = (*warnings(found), *_warn_of_rules(policy, found))
+    told = (*map(str, notes(found)), *find_ignored_variables(os.environ))
     others = describe_default_decision(found.approvals.chain) if found.approvals else None
     lines = [
         *(f"environment: {setting}" for setting in chosen),
@@ -178,6 +183,18 @@ def policy_check_command(screen: Screen, policy: PolicyName) -> int:
     }
     screen.result(document, lambda: screen.text("".join(f"{descriptions.line(line)}\n" for line in lines)))
     return 0
+
+
+def _warn_of_rules(path: Path, policy: Policy) -> Iterator[str]:
+    """Yield permission rules that another agent ignores, and those that never decide a call."""
+    for each in read_permissions(path)[1] if dialect_of(path) else ():
+        yield f"{each.place}: {each.problem}"
+    for config in policy.guards:
+        if config["guard"] == Permissions.kind:
+            guard = msgspec.convert(config, Permissions)
+            labels = label_rules(guard.rules)
+            for place, by in find_shadowed(guard.rules, guard.order):
+                yield f"rule {labels[place]} never decides: {labels[by]} does"
 
 
 def policy_schema_command(screen: Screen) -> int:

@@ -58,10 +58,15 @@ class RuleList(msgspec.Struct, frozen=True):
     @property
     def labels(self) -> tuple[str, ...]:
         """Return the name of each rule, different for each."""
-        labels = [rule.label for rule in self.guard.rules]
-        return tuple(
-            label if labels.count(label) == 1 else f"{label} [{place}]" for place, label in enumerate(labels)
-        )
+        return label_rules(self.guard.rules)
+
+
+def label_rules(rules: Sequence[PermissionRule]) -> tuple[str, ...]:
+    """Return the name of each rule, different for each."""
+    labels = [rule.label for rule in rules]
+    return tuple(
+        label if labels.count(label) == 1 else f"{label} [{place}]" for place, label in enumerate(labels)
+    )
 
 
 class Judged(msgspec.Struct, frozen=True):
