@@ -1,6 +1,8 @@
 """`refold import --jobs`: several processes derive what one would, and one of them may die."""
 
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -243,3 +245,31 @@ def test_a_file_that_needs_too_much_memory(tmp_path: Path, monkeypatch: pytest.M
     )
     assert isinstance(found, derived_files.Refusal)
     assert (4, "s.jsonl: reading it needs more memory than there is") == (found.code, found.problem)
+
+
+def test_progress_on_a_terminal(folder: Path, store: Path) -> None:
+    """A bar with files, speed and time left; the lines of the files do not run into it."""
+    main, side = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    words = [*REFOLD, "import", str(folder), "--store", str(store), "--jobs", "2"]
+    with subprocess.Popen(words, stdin=side, stdout=side, stderr=side, env=environment) as running:
+        os.close(side)
+        shown = b""
+        while data := _read_some(main):
+            shown += data
+    os.close(main)
+    assert running.returncode == 2  # a file of the folder has an unknown format
+    text = shown.decode()
+    assert re.search(r"importing .*\d+ of \d+ files .*MB/s", text)
+    headings = [match.start() for match in re.finditer(r"g\.jsonl: claude_code", text)]
+    assert headings
+    for start in headings:
+        line = max(text.rfind("\n", 0, start), text.rfind("\x1b[2K", 0, start))
+        assert "importing" not in text[line:start]
+
+
+def _read_some(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # the other side is closed
+        return b""

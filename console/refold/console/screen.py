@@ -183,7 +183,8 @@ class Screen:
 
         Line breaks in the text stay: the caller indents text that refold did not write.
         """
-        if not self.live:
+        # Below a progress bar, only plain writes keep off its line.
+        if not self.live or hasattr(sys.stdout, "rich_proxied_file"):
             _write(sys.stdout, descriptions.block(text) + "\n")
             return
         from rich.text import Text
