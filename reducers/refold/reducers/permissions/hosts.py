@@ -3,6 +3,8 @@
 import re
 from urllib.parse import urlsplit
 
+_PREFIX = re.compile(r"(?:blob|view-source):", re.IGNORECASE)
+_SLASHES = re.compile(r"(https?|wss?|ftp):/*", re.IGNORECASE)
 _WITHOUT_HOST = re.compile(r"file:|[a-z][a-z0-9+.-]*:(?!//|[0-9]{1,5}(?:/|$))", re.IGNORECASE)
 """URLs without a host, such as `javascript:` and `mailto:`; `example.com:80` has one."""
 
@@ -14,6 +16,9 @@ def host_of(url: str) -> str | None:
     ASCII form (`xn--...`), as a resolver gets them.
     """
     text = url.strip().replace("\\", "/")  # browsers read a backslash as a slash
+    text = _PREFIX.sub("", text, count=1) if _PREFIX.match(text) else text
+    if (found := _SLASHES.match(text)) is not None:  # as browsers read it
+        text = f"{found[1]}://{text[found.end() :]}"
     if (text.startswith("/") and not text.startswith("//")) or _WITHOUT_HOST.match(text):
         return ""
     if "://" not in text:
@@ -24,7 +29,7 @@ def host_of(url: str) -> str | None:
         host = urlsplit(text).hostname
     except ValueError:
         return None
-    if not host:
+    if not host or "%" in host:
         return None
     try:
         name = host.rstrip(".").encode("idna").decode()

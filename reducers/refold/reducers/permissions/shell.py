@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 100_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_SPLIT_WORD = re.compile(r"[^\s\\]\\\n\S")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 MAX_DEPTH = 200
 MAX_NESTED_SCRIPTS = 5
@@ -121,6 +122,8 @@ class _Reading:
         if _CONTROL.search(text):
             self.obscure("it has a control character, which Bash does not read as white space")
             return
+        if _SPLIT_WORD.search(text):
+            self.obscure("a word of it continues on the next line")
         if len(source) > MAX_BYTES or nested > MAX_NESTED_SCRIPTS:
             self.obscure("it is longer or more deeply nested than rules are applied to")
             return
@@ -177,14 +180,26 @@ class _Reading:
                 self.functions.add(_word(name, text) if name is not None else None)
             case "file_redirect":
                 self._redirect(node, text)
+            case "heredoc_body" | "expansion":
+                self._look_for_code(node, text)
             case "test_command" if node.children and node.children[0].type == "[":
                 self.commands.append(Command(("[",), transparent=True))
             case _:
                 pass
 
+    def _look_for_code(self, node: "Node", text: str) -> None:
+        """Find code that the grammar takes for text: backquotes, and values that Bash expands as prompts."""
+        raw = _source(node, text)
+        start = node.prev_named_sibling
+        quoted = node.type == "heredoc_body" and start is not None and _QUOTES.search(_source(start, text))
+        if not quoted and ("`" in raw or "@P" in raw):
+            self.obscure("it has backquotes or an expansion that may run commands")
+
     def _redirect(self, node: "Node", text: str) -> None:
         operator = next((child.type for child in node.children if child.type in _WRITING), "")
         target = node.child_by_field_name("destination")
+        if target is not None and _source(target, text).startswith(("/dev/tcp", "/dev/udp")):
+            self.writes.append(None)
         if operator and not (operator in (">&", "<&") and target is not None and target.type == "number"):
             self.writes.append(_word(target, text) if target is not None else None)
 
@@ -193,6 +208,8 @@ class _Reading:
         for _ in range(MAX_DEPTH):
             wrapped = unwrap(words)
             self.commands.append(Command(words, wrapped.transparent, forms))
+            if words and words[0] in _EVALUATING and any(map(_has_code, words)):
+                self.obscure("an index in it may run commands")
             self.assigns = self.assigns or wrapped.assigns
             if wrapped.opaque:
                 self.obscure(wrapped.opaque)
@@ -207,10 +224,21 @@ class _Reading:
 _READ = frozenset(
     {
         "command", "declaration_command", "unset_command", "variable_assignment", "function_definition",
-        "file_redirect", "test_command",
+        "file_redirect", "test_command", "heredoc_body", "expansion",
     }
 )  # fmt: skip
 """Kinds of nodes that say what a script runs or writes."""
+_EVALUATING = frozenset(
+    {"[", "[[", "declare", "export", "let", "local", "mapfile", "printf", "read", "readonly", "test", "typeset",
+     "unset", "wait"}
+)  # fmt: skip
+"""Builtins that evaluate the index of an array in their words."""
+
+
+def _has_code(word: str | None) -> bool:
+    return word is not None and "[" in word and ("$(" in word or "`" in word)
+
+
 _PLAIN = frozenset(
     {
         "program", "list", "pipeline", "command", "command_name", "word", "number", "string", "string_content",
@@ -288,6 +316,7 @@ def _word(node: "Node", script: str) -> str | None:
             return None
 
 
+_QUOTES = re.compile(r"['\"\\]")
 _BRACES = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 _SPECIAL = re.compile(r"[*?\[{\\]")
 _GLOB = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]")

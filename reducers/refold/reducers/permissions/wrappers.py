@@ -71,13 +71,18 @@ _WRAPPERS: Mapping[str, _Options] = {
         "--max-chars",
     ),
 }
-_SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "sh", "zsh"})
+_SHELLS = frozenset(
+    {"ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "sh", "tcsh", "yash", "zsh"}
+)  # fmt: skip
+_RUNNERS = frozenset({"pdm", "pipenv", "poetry", "uv"})
+"""Programs whose subcommand `run` runs a program."""
 _OPAQUE = frozenset(
     {
         "eval", "source", ".", "trap", "alias", "coproc", "watch", "parallel", "su", "script", "flock", "strace",
         "ltrace", "busybox", "runuser", "systemd-run", "at", "batch", "bwrap", "chroot", "chrt", "cmd", "cmd.exe",
         "entr", "fakeroot", "faketime", "firejail", "nsenter", "pkexec", "powershell", "prlimit", "proot", "pwsh",
-        "rlwrap", "setpriv", "sg", "taskset", "unbuffer", "unshare", "xvfb-run",
+        "rlwrap", "setpriv", "sg", "taskset", "unbuffer", "unshare", "xvfb-run", "arch", "caffeinate", "compgen",
+        "complete", "gosu", "hyperfine", "linux32", "linux64", "screen", "setarch", "su-exec", "tmux", "toybox",
     }
 )  # fmt: skip
 """Commands that run others in ways that are not read here."""
@@ -103,6 +108,15 @@ def unwrap(words: Words) -> Wrapped:
         return _shell(words)
     if name == "find":
         return _find(words)
+    if name in ("git", "fd"):
+        return _of_subcommand(name, words)
+    if name in ("npx", "bunx") or (name in _RUNNERS and words[1:2] == ("run",)):
+        rest = words[1:] if name in ("npx", "bunx") else words[2:]
+        if not rest or rest[0] is None or rest[0].startswith("-"):
+            return Wrapped(opaque=f"the command that {name} runs cannot be read")
+        return Wrapped(rest, name=name)
+    if name in ("mapfile", "readarray") and "-C" in words:
+        return Wrapped(opaque=f"{name} runs commands that are not in the text")
     if name in _ASSIGNING or (name == "printf" and "-v" in words):
         return Wrapped(assigns=True)
     options = _WRAPPERS.get(name)
@@ -178,11 +192,16 @@ def _with_input(given: Words, rest: Words) -> Words:
 def _shell(words: Words) -> Wrapped:
     """Return the script of `bash -c`. A shell with a file runs what is in it: a command like others."""
     name = base_name(words[0] or "")
+    is_value = False
     for place, word in enumerate(words[1:], 1):
         if word is None:
             return Wrapped(opaque=f"the command that {name} runs cannot be read")
+        if is_value:
+            is_value = False
+            continue
         if not word.startswith(("-", "+")) or word == "-":
-            return _PLAIN if word != "-" else Wrapped(opaque=f"{name} reads commands from its input")
+            is_input = word == "-" or word.startswith(("/dev/", "/proc/"))
+            return Wrapped(opaque=f"{name} reads commands from its input") if is_input else _PLAIN
         if not word.startswith("--") and "c" in word:
             script = next(
                 (each for each in words[place + 1 :] if each is None or not each.startswith(("-", "+"))), None
@@ -192,9 +211,28 @@ def _shell(words: Words) -> Wrapped:
             return Wrapped(script=script, transparent=True, name=name)
         if word in ("--version", "--help"):
             return _PLAIN
-        if word in ("-o", "-O", "--rcfile", "--init-file"):
+        if word in ("--rcfile", "--init-file"):
             return Wrapped(opaque=f"{name} has options that are not read")
+        if not word.startswith("--") and "s" in word:
+            return Wrapped(opaque=f"{name} reads commands from its input")
+        is_value = not word.startswith("--") and word[-1] in "oO"
     return Wrapped(opaque=f"{name} reads commands from its input")
+
+
+def _of_subcommand(name: str, words: Words) -> Wrapped:
+    """Return what options and subcommands of git and fd run: text that is not read here."""
+    given = set(words[1:])
+    if name == "fd":
+        runs = bool(given & {"-x", "-X", "--exec", "--exec-batch"})
+    else:
+        runs = (
+            {"submodule", "foreach"} <= given
+            or {"bisect", "run"} <= given
+            or bool("rebase" in given and given & {"-x", "--exec"})
+            or "filter-branch" in given
+            or any(word is not None and word.startswith("alias.") for word in words)
+        )
+    return Wrapped(opaque=f"{name} runs commands that are not in the text") if runs else _PLAIN
 
 
 def _find(words: Words) -> Wrapped:
@@ -204,6 +242,6 @@ def _find(words: Words) -> Wrapped:
         return _PLAIN if None not in words[1:] else Wrapped(opaque="the arguments of find cannot be read")
     inner = words[runs[0] + 1 :]
     end = next((place for place, word in enumerate(inner) if word in (";", "+")), len(inner))
-    if len(runs) > 1 or None in inner[:1]:
+    if len(runs) > 1 or None in inner[:1] or None in inner[end:]:
         return Wrapped(opaque="find runs commands that are not read")
     return Wrapped(tuple(None if word is None or "{}" in word else word for word in inner[:end]), name="find")
