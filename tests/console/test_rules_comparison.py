@@ -244,3 +244,48 @@ def test_sarif(refold: Refold, store: Path, tmp_path: Path, compares: bool) -> N
     assert all(place and place.region and place.region.start_line for place in places)
     known = {rule.id for rule in run.tool.driver.rules or []}
     assert {result.rule_id for result in results} == known
+
+
+def native(path: Path, rules: str, more: str = "") -> Path:
+    """A policy with the guard `permissions`."""
+    text = f"schema: refold/v1\nguards:\n- guard: permissions\n{more}  rules: [{rules}]\n"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+PUSH, GIT = (
+    "{effect: refuse, tool: Bash, command: [git, push]}",
+    "{effect: permit, tool: Bash, command: [git]}",
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "more"),
+    [
+        (f"{PUSH}, {GIT}, {PUSH}", f"{PUSH}, {GIT}", ("  order: last\n", "  order: last\n")),
+        (GIT, f"{GIT}, {{effect: ask, command: [ls]}}", ("  else: refuse\n", "  else: permit\n")),
+        (GIT, f"{GIT}, {{effect: ask, command: [rm]}}", ("  else: refuse\n", "  else: refuse\n")),
+        ("{effect: refuse, command: [rm]}", "{effect: ask, tool: Bash}, {effect: refuse, command: [rm]}",
+         ("  order: first\n", "  order: first\n")),
+    ],
+)  # fmt: skip
+def test_widenings_that_no_recorded_call_shows(
+    refold: Refold, store: Path, tmp_path: Path, old: str, new: str, more: tuple[str, str]
+) -> None:
+    """A removed duplicate, a wider default, a question in place of a refusal: never 0."""
+    ran(store, "a", "git status", "ls", "git log")
+    before, after = native(tmp_path / "o.yaml", old, more[0]), native(tmp_path / "n.yaml", new, more[1])
+    found = refold("rules", "--policy", after, "--against", before, "--store", store)
+    assert found.code in (1, 125), found.out
+
+
+def test_other_parts_of_a_policy_are_named(refold: Refold, store: Path, tmp_path: Path) -> None:
+    """Only the guard `permissions` is compared, and the report says so."""
+    ran(store, "a", "ls")
+    before = native(tmp_path / "o.yaml", PUSH)
+    text = before.read_text(encoding="utf-8") + "- {guard: arguments, command: [rm]}\n"
+    before.write_text(text, encoding="utf-8")
+    found = refold(
+        "rules", "--policy", native(tmp_path / "n.yaml", PUSH), "--against", before, "--store", store
+    )
+    assert "its other guards and its approvals are not judged here" in found.out

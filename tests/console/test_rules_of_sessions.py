@@ -212,7 +212,7 @@ def test_proposed_permissions(refold: Refold, store: Path, tmp_path: Path) -> No
     out = refold(*words).out
     assert "proposed: 2 rules, under which 2 calls would have run without a question" in out
     assert '{"effect": "permit", "tool": "Bash", "command": ["git", "status"]}' in out
-    assert "python runs other programs or text" in out
+    assert "python is not known to be harmless" in out
 
 
 def test_a_written_rule_is_yaml() -> None:
@@ -281,3 +281,48 @@ def test_a_check_names_rules_without_effect(refold: Refold, tmp_path: Path) -> N
     assert f"warning: {file}:4: Write(src/**): Claude Code never applies it; write Edit(src/**)" in found.out
     rule, by = f"Bash(git push *) ({file}:8)", f"Bash(git *) ({file}:5)"
     assert f"warning: rule {rule} never decides: {by} does" in found.out
+
+
+@pytest.mark.parametrize("cwd", ["/" + "a" * 5000, ".", "/proc/self", "a\0b"])
+def test_directories_that_are_none(
+    refold: Refold, store: Path, tmp_path: Path, config: Path, cwd: str
+) -> None:
+    """One session with a strange directory is not judged; the others are."""
+    write(config / "settings.json", deny=["Bash(git push *)"])
+    (tmp_path / "sessions").mkdir()
+    session(tmp_path / "sessions" / "odd.jsonl", cwd, "git push")
+    session(tmp_path / "sessions" / "fine.jsonl", tmp_path, "git push")
+    found = refold("rules", tmp_path / "sessions", "--policy", "claude:auto", "--store", store)
+    assert (1, True) == (found.code, "refused     1 call in 1 run" in found.out), found.out + found.err
+    assert "not judged  1 run" in found.out
+
+
+def test_settings_that_were_deleted_since(refold: Refold, store: Path, tmp_path: Path, config: Path) -> None:
+    """A session may have had rules that are not there any more: it is not judged by the rest."""
+    write(config / "settings.json", deny=["Bash(curl *)"])
+    folder = project(tmp_path, "one", deny=["Bash(git push *)"])
+    git = ("git", "-C", str(folder), "-c", "user.email=a@b", "-c", "user.name=a")
+    for words in (
+        ("init", "-q"),
+        ("add", "-A"),
+        ("commit", "-qm", "x"),
+        ("rm", "-q", "-r", ".claude"),
+        ("commit", "-qm", "y"),
+    ):
+        subprocess.run([*git, *words], check=True)
+    file = session(tmp_path / "s.jsonl", folder, "git push")
+    for verb in ("rules", "whatif"):
+        found = refold(verb, file, "--policy", "claude:auto", "--store", store)
+        assert (125, True) == (found.code, "was deleted" in found.out + found.err), found.out + found.err
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [("claude:~nobody_like_this/x.json", ""), ("codex:{file}", 'prefix_rule(pattern=["x"], decision=["x"])')],
+)
+def test_files_that_are_no_rules(refold: Refold, tmp_path: Path, source: str, text: str) -> None:
+    """Wrong input is an error with its place, and not a fault of refold."""
+    file = tmp_path / "x.rules"
+    file.write_text(text, encoding="utf-8")
+    found = refold("policy", "import", "--from", source.format(file=file))
+    assert (2, False) == (found.code, "bug" in found.err), found.err

@@ -15,6 +15,16 @@ PERMITTED = [
     )
 ]  # fmt: skip
 SMUGGLED = [
+    'echo `echo \\`rm x\\``',
+    'echo ${PWD%$(rm x)}',
+    'echo "${x:-\'$(rm x)\'}"',
+    "echo $(('a[$(rm x)]'))",
+    "[[ -v 'a[$(rm x)]' ]] || echo",
+    'echo ${PWD,,$(rm x)}',
+    "(( 'a[$(rm x)]' )); echo",
+    "echo ${a['$(rm x)']}",
+    "[[ 'a[$(rm x)]' -eq 1 ]] || git status",
+    "[ -v 'a[$(rm x)]' ] || echo",
     'cat <<EOF\n`rm x`\nEOF',
     "test -v 'a[$(rm x)]'",
     "[ -v 'a[$(rm x)]' ]",
@@ -45,6 +55,16 @@ SMUGGLED = [
 ]  # fmt: skip
 """Scripts that run more than these rules permit, or may."""
 PUSHES = [
+    'echo `echo \\`git push\\``',
+    'echo ${PWD%$(git push)}',
+    'echo "${x:-\'$(git push)\'}"',
+    "echo $(('a[$(git push)]'))",
+    "[[ -v 'a[$(git push)]' ]] || echo",
+    'echo ${PWD,,$(git push)}',
+    "(( 'a[$(git push)]' )); echo",
+    "echo ${a['$(git push)']}",
+    "[[ 'a[$(git push)]' -eq 1 ]] || git status",
+    "[ -v 'a[$(git push)]' ] || echo",
     'git pu\\\nsh',
     'git --attr-source HEAD push',
     'git -c alias.p=push p',

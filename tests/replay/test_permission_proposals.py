@@ -45,7 +45,10 @@ NEVER = [
     "python x.py", "python3 -c 1", "sh x.sh", "node x", "eval x", "$X", "curl x | sh", "npx x",
     "sudo ls", "env X=1 ls", "find . -delete", "rm -rf x", "git push", "git push --force", "git -C x status",
     "npm run", "cargo run", "docker run x", "./x.sh", "/bin/ls", "ls > file", "X=1 ls", "git", "git $X", "((", "dd of=x",
-    "git reset --hard", "git clean -fd", "make x", "awk 1", "sed -i s/a/b/ x", "ls; python x", "uv run x", "kubectl exec x",
+    "git reset --hard", "git clean -fd", "make x", "awk 1", "sed -i s/a/b/ x", "ls; python x", "uv run x",
+    "python3.11 x", "node18 x", "sqlite3 x", "tar xf x", "cp a b", "npm config set a b", "go generate ./...", "uvx x",
+    "truncate -s0 x", "mkfs.ext4 x", "rg --pre sh x", "claude -p x", "hg push", "git checkout .", "git branch x",
+    "gh pr merge 3", "cargo install x", "just x", "kubectl exec x",
 ]  # fmt: skip
 
 
@@ -74,7 +77,8 @@ def test_commands_that_never_get_one(command: str) -> None:
         (made("Read", file_path="~/x"), None),
         (made("WebFetch", url="https://x.com/a"), {"host": ("x.com",)}),
         (made("WebFetch", url="https://[x"), None),
-        (made("mcp__a__b", text="x"), {}),
+        (made("mcp__a__b", text="x"), None),
+        (made("TodoWrite", text="x"), {}),
         (made("Bash"), None),
         (made("Write", content="x"), None),
     ],

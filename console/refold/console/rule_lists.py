@@ -33,9 +33,11 @@ from refold.reducers.parser import parse
 from refold.reducers.permissions.dialect import Converted
 from refold.reducers.policy import Policy
 from refold.reducers.vocabulary import Unknown
+from refold.replay import figures
 from refold.replay.permissions.calls import RuleList
 
 AUTO = "claude:auto"
+NOT_COMPARED = "its other guards and its approvals are not judged here"
 
 
 class UnknownSettings(Inconclusive):
@@ -52,7 +54,10 @@ def load_rules(address: Path, revision: str | None = None) -> RuleList:
     if dialect:
         converted = convert_rules(address, revision)
         return _converted_list(name, dialect, converted)
-    return RuleList(name, _guard_of(address, _load(address, revision)))
+    policy = _load(address, revision)
+    beside = len(policy.guards) > 1 or policy.approvals is not None
+    notes = (f"{name}: {NOT_COMPARED}",) if beside else ()
+    return RuleList(name, _guard_of(address, policy), notes=notes)
 
 
 def convert_rules(address: Path, revision: str | None = None) -> Converted:
@@ -122,8 +127,9 @@ class SessionSettings:
         cwd = started.labels.get("cwd", "")
         if not cwd:
             raise UnknownSettings("the directory of the session is not recorded, so its settings are unknown")
-        if not Path(cwd).is_dir():
-            raise UnknownSettings(f"{cwd} does not exist here, so the settings of its sessions are unknown")
+        if not _is_usable(cwd):
+            shown = figures.shorten(cwd, 200)
+            raise UnknownSettings(f"{shown} does not exist here, so the settings of its sessions are unknown")
         at = None if Unknown.TIME in started.unknown else started.at // 10**9
         try:
             found = tuple(_as_of(path, at) for path in _list_paths(Path(cwd)))
@@ -170,6 +176,8 @@ def _list_paths(cwd: Path) -> Iterator[Path]:
 
     Raises `PolicyFileError` for a pipe or folder in the place of one, and `OSError`.
     """
+    from refold.engine.git_files import was_committed
+
     managed = _MANAGED.get(sys.platform, Path("/etc/claude-code"))
     user = Path(os.environ.get("CLAUDE_CONFIG_DIR", "~/.claude")).expanduser()
     project = cwd / ".claude"
@@ -181,10 +189,26 @@ def _list_paths(cwd: Path) -> Iterator[Path]:
         project / "settings.local.json",
     )
     for path in dict.fromkeys(candidates):
-        if path.is_file():
+        if path.is_file() and not _is_system(path):
             yield path
         elif path.exists():
             raise PolicyFileError(str(path), "is not a regular file")
+        elif path.is_relative_to(project) and was_committed(cwd, f"./.claude/{path.name}"):
+            raise PolicyFileError(str(path), "was deleted, and earlier sessions may have had it")
+
+
+def _is_usable(cwd: str) -> bool:
+    """Return whether a recorded directory can be looked into here."""
+    try:
+        path = Path(cwd)
+        return path.is_absolute() and path.is_dir() and not _is_system(path)
+    except (OSError, ValueError):
+        return False
+
+
+def _is_system(path: Path) -> bool:
+    """Return whether a path leads to files of the system that are not on a disk, and may block a reader."""
+    return path.resolve().parts[1:2] in (("proc",), ("sys",), ("dev",))
 
 
 _MANAGED = {
@@ -208,4 +232,4 @@ def _as_of(path: Path, seconds: int | None) -> SettingsFile:
 def _list_versions(path: Path) -> list[tuple[int, str]] | None:
     from refold.engine.git_files import list_versions
 
-    return list_versions(path)
+    return list_versions(path, MAX_BYTES)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from refold.console.rule_lists import NOT_COMPARED
 from refold.reducers.permissions.rules import PermissionRule
 from refold.reducers.permissions.shadowing import find_shadowed
 from refold.replay.permissions.calls import RuleList
@@ -179,4 +180,5 @@ def report_comparison(
 
 
 def _join_notes(old: RuleList, new: RuleList) -> list[str]:
-    return [each for each in new.notes if each not in old.notes]
+    partial = [each for each in (*old.notes, *new.notes) if each.endswith(NOT_COMPARED)]
+    return list(dict.fromkeys([*(each for each in new.notes if each not in old.notes), *partial]))

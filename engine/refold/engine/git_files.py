@@ -11,7 +11,7 @@ from pathlib import Path
 
 from refold.engine.policy_files import PolicyFileError
 
-_TIMEOUT = 30  # seconds
+_TIMEOUT = 5  # seconds
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-pager", "--no-optional-locks")
 _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
 
@@ -38,12 +38,21 @@ def read_at(path: Path, revision: str, max_bytes: int) -> bytes:
     return _git(path, "cat-file", "blob", blob) or b""
 
 
-def list_versions(path: Path) -> list[tuple[int, str]] | None:
+def was_committed(folder: Path, name: str) -> bool:
+    """Return whether a file of a folder, as `./name`, has a history in a git repository."""
+    return bool(_git(folder / "x", "rev-list", "--max-count=1", "HEAD", "--", name))
+
+
+def list_versions(path: Path, max_bytes: int) -> list[tuple[int, str]] | None:
     """Return the commits that changed a file, oldest first: seconds since 1970, and the commit.
 
     Returns None if the file is in no repository, or has changes that are not committed.
     """
     name = f"./{path.name}"
+    if path.stat().st_size > max_bytes or (size := _git(path, "cat-file", "-s", f"HEAD:{name}")) is None:
+        return None
+    if int(size) > max_bytes:
+        return None
     committed = _git(path, "cat-file", "blob", f"HEAD:{name}")
     listed = _git(path, "rev-list", "--timestamp", "HEAD", "--", name)
     if not listed or committed is None or committed != path.read_bytes():

@@ -44,7 +44,10 @@ def files_of(address: Path) -> list[Path]:
     dialect, _, listed = str(address).partition(":")
     if not listed:
         raise PolicyError(dialect, f"expected the path of a file, as {dialect}:PATH")
-    return [Path(name).expanduser() for name in listed.split(",")]
+    try:
+        return [Path(name).expanduser() for name in listed.split(",")]
+    except RuntimeError as error:
+        raise PolicyError(listed, f"names a home that does not exist: {error}") from error
 
 
 def read_permissions(address: Path) -> tuple[dict[str, Any], tuple[Note, ...]]:

@@ -157,11 +157,11 @@ def _convert_path(
     else:
         yield PermissionRule(effect=effect, tool=tools, path=(glob,), source=source)
         if effect != "permit":
-            yield _guess_shell_rule(tool, glob, effect, source)
+            yield from _guess_other_rules(tool, glob, effect, source)
 
 
-def _guess_shell_rule(tool: str, glob: str, effect: Effect, source: str) -> PermissionRule:
-    """Return a rule that is unknown for shell commands which may read or write a path of a rule."""
+def _guess_other_rules(tool: str, glob: str, effect: Effect, source: str) -> Iterator[PermissionRule]:
+    """Yield rules that are unknown for shell commands and searches which may reach a path of a rule."""
     literal = max(
         (
             part
@@ -172,7 +172,11 @@ def _guess_shell_rule(tool: str, glob: str, effect: Effect, source: str) -> Perm
         default="",
     )
     mentions = f"(?:^|[^A-Za-z0-9_-]){_pattern(literal)}(?:[^A-Za-z0-9_-]|$)" if literal else None
-    return PermissionRule(
+    if tool == "Read" and mentions:
+        why = "Claude Code may apply this path rule to a search"
+        where = f"in a search: {source}"
+        yield PermissionRule(effect=effect, tool=("Glob", "Grep"), matches=mentions, source=where, opaque=why)
+    yield PermissionRule(
         effect=effect, tool="Bash", command=(_FILE_COMMANDS[tool],), matches=mentions,
         source=f"in a shell command: {source}", opaque=_IN_SHELL,
     )  # fmt: skip

@@ -61,7 +61,7 @@ def _convert(name: str, statement: ast.stmt) -> PermissionRule | Note:
     if unknown := sorted(given.keys() - _KEYS):
         raise PolicyError(where, f"unknown argument {shown(unknown[0])}; expected {', '.join(sorted(_KEYS))}")
     decision = given.get("decision", "allow")
-    if decision not in _EFFECTS:
+    if not isinstance(decision, str) or decision not in _EFFECTS:
         raise PolicyError(where, f"decision: expected one of {', '.join(_EFFECTS)}, got {shown(decision)}")
     pattern = _prefix(where, given.get("pattern"))
     title = " ".join(word if isinstance(word, str) else "|".join(word) for word in pattern)

@@ -180,10 +180,19 @@ class _Reading:
                 self.functions.add(_word(name, text) if name is not None else None)
             case "file_redirect":
                 self._redirect(node, text)
-            case "heredoc_body" | "expansion":
+            case (
+                "heredoc_body"
+                | "expansion"
+                | "command_substitution"
+                | "arithmetic_expansion"
+                | "compound_statement"
+            ):
                 self._look_for_code(node, text)
-            case "test_command" if node.children and node.children[0].type == "[":
-                self.commands.append(Command(("[",), transparent=True))
+            case "test_command":
+                if node.children and node.children[0].type == "[":
+                    self.commands.append(Command(("[",), transparent=True))
+                if _CODE_IN_INDEX.search(_source(node, text)):
+                    self.obscure("an index in it may run commands")
             case _:
                 pass
 
@@ -192,8 +201,14 @@ class _Reading:
         raw = _source(node, text)
         start = node.prev_named_sibling
         quoted = node.type == "heredoc_body" and start is not None and _QUOTES.search(_source(start, text))
-        if not quoted and ("`" in raw or "@P" in raw):
-            self.obscure("it has backquotes or an expansion that may run commands")
+        kind = node.type
+        if (
+            (kind == "heredoc_body" and not quoted and "`" in raw)
+            or (kind == "expansion" and _CODE_IN_EXPANSION.search(raw))
+            or (kind == "command_substitution" and raw.startswith("`") and "\\`" in raw)
+            or _CODE_IN_INDEX.search(raw if kind != "compound_statement" or raw.startswith("((") else "")
+        ):
+            self.obscure("it has an expansion that may run commands")
 
     def _redirect(self, node: "Node", text: str) -> None:
         operator = next((child.type for child in node.children if child.type in _WRITING), "")
@@ -225,6 +240,7 @@ _READ = frozenset(
     {
         "command", "declaration_command", "unset_command", "variable_assignment", "function_definition",
         "file_redirect", "test_command", "heredoc_body", "expansion",
+        "command_substitution", "arithmetic_expansion", "compound_statement",
     }
 )  # fmt: skip
 """Kinds of nodes that say what a script runs or writes."""
@@ -316,6 +332,8 @@ def _word(node: "Node", script: str) -> str | None:
             return None
 
 
+_CODE_IN_EXPANSION = re.compile(r"\$\(|`|@P")
+_CODE_IN_INDEX = re.compile(r"\w\[[^\]]*(?:\$\(|`)")
 _QUOTES = re.compile(r"['\"\\]")
 _BRACES = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 _SPECIAL = re.compile(r"[*?\[{\\]")

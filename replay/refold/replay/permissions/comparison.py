@@ -149,12 +149,13 @@ class PermissionComparison(msgspec.Struct, kw_only=True):
 
     def unproved(self) -> list[RuleEdit]:
         """Return edits that can widen and about which the recorded calls show nothing."""
-        used = {rule for group in self.groups.values() for rule in (group.old_rule, group.new_rule)}
-        return [
-            edit
-            for edit in self.edits
-            if edit.may_widen and (edit.rule not in used if edit.effect else not self.groups)
-        ]
+        used = {
+            rule
+            for group in self.groups.values()
+            if group.is_widening
+            for rule in (group.old_rule, group.new_rule)
+        }
+        return [edit for edit in self.edits if edit.may_widen and not (edit.effect and edit.rule in used)]
 
 
 def _group(call: JudgedCall, before: Judged, after: Judged) -> ChangeGroup:
@@ -185,16 +186,20 @@ def _are_same(old: RuleList, new: RuleList, tool: str) -> bool:
 
 def list_edits(old: RuleList, new: RuleList) -> Iterator[RuleEdit]:
     """Yield the rules that only one of the lists has, and settings that differ: removed ones first."""
-    before, after = _by_content(old), _by_content(new)
+    before, after = _contents(old), _contents(new)
     by_position = "strictest" not in (old.guard.order, new.guard.order)
-    for added, rules, others in ((False, before, after), (True, after, before)):
-        for content, label in rules.items():
+    for added, rules, others in ((False, old, after), (True, new, before)):
+        for content, label in dict(zip(_contents(rules), rules.labels, strict=True)).items():
             if content not in others:
                 may_widen = _may_widen(content, added=added, others=others, by_position=by_position)
+                # Where no rule applies, calls may be restricted more than by a new one.
+                default = _STRICTNESS[_default(old)]
+                may_widen = may_widen or (added and _STRICTNESS[content.effect] < default)
                 yield RuleEdit(rule=label, effect=content.effect, added=added, may_widen=may_widen)
-    if by_position and [each for each in before if each in after] != [
-        each for each in after if each in before
-    ]:
+    common = [
+        [each for each in rules if each in others] for rules, others in ((before, after), (after, before))
+    ]
+    if by_position and common[0] != common[1]:
         yield _edit("the order of the rules", may_widen=True)
     if old.guard.order != new.guard.order:
         yield _edit(f"order: {new.guard.order} (was {old.guard.order})", may_widen=True)
@@ -234,6 +239,6 @@ def _edit(text: str, *, may_widen: bool) -> RuleEdit:
     return RuleEdit(rule=text, effect="", added=True, may_widen=may_widen)
 
 
-def _by_content(rules: RuleList) -> dict[PermissionRule, str]:
-    contents = (msgspec.structs.replace(rule, source="", say="") for rule in rules.guard.rules)
-    return dict(zip(contents, rules.labels, strict=True))
+def _contents(rules: RuleList) -> list[PermissionRule]:
+    """Return the rules without where they are written and what they say."""
+    return [msgspec.structs.replace(rule, source="", say="") for rule in rules.guard.rules]

@@ -1,18 +1,17 @@
 """The smallest list of permissions under which recorded calls that succeeded would run without a question.
 
 Proposed are permissions for calls that no rule decides. A command is permitted by its program, or by program
-and subcommand. Never proposed: interpreters and other programs that run text or programs, destructive
-commands, scripts that cannot be read or that write files by redirection, and paths outside the session's
-directory.
+and subcommand, if these are known to be harmless. Never proposed: interpreters, destructive commands, scripts
+that cannot be read or that write files by redirection, and paths outside the session's directory.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.approvals import SENSITIVE, fits
+from refold.reducers.approvals import HARMLESS, fits
 from refold.reducers.patterns import values_at
 from refold.reducers.permissions.conditions import (
     HOST_FIELDS,
@@ -28,59 +27,33 @@ from refold.reducers.permissions.hosts import host_of
 from refold.reducers.permissions.paths import locate
 from refold.reducers.permissions.rules import PermissionRule, decide
 from refold.reducers.permissions.shadowing import covers
-from refold.reducers.permissions.wrappers import Words, base_name
+from refold.reducers.permissions.wrappers import Words
 from refold.replay.changes import DESTRUCTIVE
 from refold.replay.command_effects import effects_of
 from refold.replay.permissions.calls import CallResult, JudgedCall, JudgedRun, RuleList
 
-_INTERPRETERS = frozenset(
+_PROGRAMS = frozenset(
     {
-        "just", "task", "rake", "gradle", "mvn", "ant", "tox", "nox", "invoke", "mise", "nx", "bazel", "cmake", "ninja",
-        "ash", "awk", "bash", "bun", "cmd", "csh", "dash", "deno", "ed", "emacs", "env", "eval",
-        "exec", "expect", "fish", "gawk", "gdb", "irb", "java", "julia", "ksh", "lua", "make",
-        "mawk", "node", "nodejs", "nohup", "npx", "osascript", "perl", "php", "powershell", "pwsh",
-        "python", "python2", "python3", "pypy", "pypy3", "ruby", "Rscript", "sed", "sh", "source",
-        "ssh", "sudo", "su", "doas", "tclsh", "time", "timeout", "vi", "vim", "wish", "xargs",
-        "zsh", "parallel", "watch", "find", "nice", "setsid", "stdbuf", "strace", "script",
-        "screen", "tmux", "at", "batch", "crontab", ".", "command", "builtin",
+        "basename", "black", "cat", "cd", "cmp", "column", "comm", "cut", "df", "diff", "dirname", "du", "echo", "egrep",
+        "eslint", "expr", "false", "fgrep", "file", "flake8", "fold", "gofmt", "grep", "head", "hexdump", "id", "isort",
+        "jest", "jq", "ls", "md5sum", "mkdir", "mypy", "nl", "nproc", "od", "paste", "prettier", "pwd", "pylint", "pyright",
+        "pytest", "readlink", "realpath", "rev", "ruff", "rustfmt", "seq", "sha1sum", "sha256sum", "shellcheck", "sleep",
+        "stat", "strings", "tac", "tail", "test", "touch", "tr", "tree", "true", "tsc", "type", "uname", "uniq", "vitest", "wc",
+        "which", "whoami", "xxd",
     }
 )  # fmt: skip
-_BROAD = frozenset(
-    {
-        "chmod", "chown", "curl", "dd", "fdisk", "iptables", "kill", "killall", "ln", "mkfs", "mount", "nc", "ncat",
-        "parted", "pkill", "gh", "glab", "kubectl", "docker", "podman", "helm", "terraform", "aws", "az", "gcloud",
-        "systemctl", "apt", "apt-get", "brew", "conda", "reboot", "rsync", "scp", "sftp", "shutdown", "ssh", "tee", "umount", "useradd", "userdel",
-        "usermod", "wget",
-    }
-)  # fmt: skip
-"""Programs with which a call may change or reach anything."""
-_GIT_VERBS = frozenset(
-    {"add", "blame", "commit", "describe", "diff", "fetch", "grep", "log", "ls-files", "ls-tree", "merge-base",
-     "rev-list", "rev-parse", "shortlog", "show", "status"}
-)  # fmt: skip
-"""Subcommands of git that may be proposed. Others may discard changes with some options."""
-_PACKAGE_VERBS = frozenset(
-    {"add", "ci", "create", "exec", "i", "init", "install", "login", "publish", "remove", "uninstall", "yank"}
-)
-_RUNS_CODE = frozenset(
-    {
-        ("bundle", "exec"), ("cargo", "run"), ("docker", "exec"), ("docker", "run"), ("docker", "compose"),
-        ("go", "run"), ("kubectl", "exec"), ("npm", "exec"), ("pnpm", "exec"), ("pnpm", "dlx"), ("poetry", "run"), ("pipx", "run"), ("podman", "run"), ("podman", "exec"),
-        ("uv", "run"), ("uv", "tool"), ("yarn", "dlx"), ("git", "bisect"),
-        ("git", "config"), ("git", "filter-branch"), ("git", "submodule"), ("git", "rebase"),
-    }
-)  # fmt: skip
-_SCRIPTS = frozenset({("npm", "run"), ("pnpm", "run"), ("yarn", "run")})
-"""Commands whose next word names a script of the project, which is permitted alone."""
-
-_HAS_SUBCOMMANDS = frozenset(
-    {
-        "apt", "apt-get", "aws", "az", "brew", "bundle", "cargo", "conda", "docker", "dotnet",
-        "gcloud", "gem", "gh", "git", "glab", "go", "gradle", "helm", "hg", "jj", "kubectl", "mvn",
-        "npm", "nx", "pip", "pip3", "pipx", "pnpm", "podman", "poetry", "rustup", "svn",
-        "systemctl", "terraform", "uv", "yarn",
-    }
-)  # fmt: skip
+"""Programs that may be permitted whatever their arguments: they read, check, format or make empty files."""
+_SUBCOMMANDS: Mapping[str, frozenset[str]] = {
+    "git": frozenset(
+        {"add", "blame", "commit", "describe", "diff", "log", "ls-files", "ls-tree", "merge-base", "rev-list",
+         "rev-parse", "shortlog", "show", "status"}
+    ),
+    "cargo": frozenset({"build", "check", "clippy", "doc", "fmt", "metadata", "test", "tree"}),
+    "go": frozenset({"build", "fmt", "list", "test", "vet"}),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), frozenset({"ls", "outdated", "run", "test", "why"})),
+    **dict.fromkeys(("pip", "pip3"), frozenset({"freeze", "list", "show"})),
+}  # fmt: skip
+"""Subcommands that may be permitted. Of `npm run`, one script is."""
 
 
 class Proposal(msgspec.Struct, kw_only=True):
@@ -165,25 +138,19 @@ def _grant_command(tool: str, words: Words) -> PermissionRule | str:
     name = words[0] if words else None
     if name is None or "/" in name:
         return "the program is given by its path, or is not in the text"
-    if name in _BROAD:
-        return f"{name} may change or reach anything"
-    if base_name(name) in _INTERPRETERS:
-        return f"{name} runs other programs or text"
     if any(kind in DESTRUCTIVE for kind, _ in effects_of(words)):
         return f"{name} may delete or push"
-    if name not in _HAS_SUBCOMMANDS:
+    if name in _PROGRAMS:
         return PermissionRule(effect="permit", tool=tool, command=(name,))
-    second = words[1] if len(words) > 1 else ""
-    if second is None or second.startswith("-") or not second:
-        return f"{name} has options before its subcommand"
-    if (name == "git" and second not in _GIT_VERBS) or second in _PACKAGE_VERBS - _GIT_VERBS:
-        return f"{name} {second} may change more than these calls did"
-    if (name, second) in _RUNS_CODE:
-        return f"{name} {second} runs other programs"
-    script = words[2] if (name, second) in _SCRIPTS and len(words) > 2 else None
-    if (name, second) in _SCRIPTS and (script is None or script.startswith("-")):
-        return f"{name} {second} runs a script that is not in the text"
-    return PermissionRule(effect="permit", tool=tool, command=(name, second, *([script] if script else [])))
+    second = words[1] if len(words) > 1 else None
+    if name not in _SUBCOMMANDS or second is None or second not in _SUBCOMMANDS[name]:
+        return f"{name} is not known to be harmless"
+    if second != "run":
+        return PermissionRule(effect="permit", tool=tool, command=(name, second))
+    script = words[2] if len(words) > 2 else None
+    if script is None or script.startswith("-"):
+        return f"{name} run runs a script that is not in the text"
+    return PermissionRule(effect="permit", tool=tool, command=(name, second, script))
 
 
 def _grant_tool(call: ToolCall) -> PermissionRule | str:
@@ -197,8 +164,8 @@ def _grant_tool(call: ToolCall) -> PermissionRule | str:
         if all(locate(path, call.folders).relative for path in paths):
             return replace(rule, path=("./**",))
         return "a path outside the session's directory, or of an unknown one"
-    if fits(SENSITIVE, call.tool, call.arguments):
-        return f"{call.tool} runs code or writes files, and its arguments name neither"
+    if not fits(HARMLESS, call.tool, call.arguments):
+        return f"what {call.tool} changes is not known"
     return rule
 
 
