@@ -305,11 +305,10 @@ def _scripts(call: ToolCall, field: str | None) -> list[Script]:
 def _script(value: object) -> Script | None:
     if isinstance(value, str):
         return read_script(value)
-    words = words_of(value)
-    if words is None:
-        is_text = isinstance(value, bool | int | float)
-        return None if is_text else Script(opaque="a command that is neither a text nor a list of texts")
-    return read_words(words)
+    if (words := words_of(value)) is not None:
+        return read_words(words)
+    is_no_command = isinstance(value, bool | int | float)
+    return None if is_no_command else Script(opaque="a command is neither a text nor a list of texts")
 
 
 def words_of(value: object) -> tuple[str, ...] | None:
