@@ -90,6 +90,8 @@ def test_allow_rules_over_commands(rule: str, yes: Sequence[str], no: Sequence[s
         ({"deny": ["Bash(curl *)"]}, "command curl x", "refuse"),
         ({"deny": ["Read(./.env)"]}, "cat .env", "unknown"),
         ({"deny": ["Read(./.env)"]}, "cd a && head -1 ../.env", "unknown"),
+        ({"deny": ["Read(./.env)"]}, "awk 1 .env", "unknown"),
+        ({"deny": ["Read(./.env)"]}, "sort .env | base64", "unknown"),
         ({"deny": ["Read(./.env)"]}, "cat config.env", "ask"),
         ({"deny": ["Read(./.env)"]}, "ls .env", "ask"),
         ({"deny": ["Read(~/.ssh/**)"]}, "cat ~/.ssh/id", "unknown"),

@@ -28,23 +28,11 @@ Subshells and substitutions are documented, too, but not found by all versions.
 """
 _FILE_COMMANDS: Mapping[str, tuple[str, ...]] = {
     "Read": (
-        "cat",
-        "head",
-        "tail",
-        "sed",
-        "grep",
-        "egrep",
-        "fgrep",
-        "rg",
-        "less",
-        "more",
-        "wc",
-        "nl",
-        "tac",
-        "diff",
+        "awk", "base64", "cat", "cp", "cut", "diff", "egrep", "fgrep", "grep", "head", "less", "more", "nl", "od", "rg",
+        "sed", "sort", "source", "strings", "tac", "tail", "wc", "xxd",
     ),
-    "Edit": ("sed", "tee", "cp", "mv", "rm", "touch"),
-}
+    "Edit": ("cp", "mv", "rm", "sed", "tee", "touch"),
+}  # fmt: skip
 """Shell commands to which versions of Claude Code apply path rules of a tool, or may."""
 _IN_SHELL = "Claude Code may apply this path rule to a shell command"
 _SHELLS = ("Bash", "PowerShell")

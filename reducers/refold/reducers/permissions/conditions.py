@@ -5,7 +5,7 @@ script has a part for each command of the script.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Annotated, Any, cast
@@ -228,29 +228,6 @@ def holds_for_part(rule: ArgumentConditions, call: ToolCall, part: Part, *, perm
     return found
 
 
-def find_contradictions(
-    rule: ArgumentConditions, examples: Mapping[str, Sequence[str]], applies: Callable[[ToolCall], bool]
-) -> Iterator[Fault]:
-    """Yield the examples of a rule that it judges otherwise: those of `match` must match, others must not."""
-    for key, listed in examples.items():
-        for place, example in enumerate(listed):
-            call = ToolCall(rule.globs[0], _example_arguments(rule, example))
-            if applies(call) is not (key == "match"):
-                problem = "does not match this rule" if key == "match" else "matches this rule"
-                yield f"{key}[{place}]", f"{shown(example)} {problem}"
-
-
-def _example_arguments(rule: ArgumentConditions, example: str) -> str:
-    """Return the arguments of an example: itself if it is a JSON object, else in the field that is read."""
-    if example.startswith("{"):
-        return example
-    usual = "command" if rule.command is not None else "path" if rule.path else "url" if rule.host else "text"
-    value: Any = example
-    for key in reversed((rule.field or usual).split(".")):
-        value = {key: value}
-    return msgspec.json.encode(value).decode()
-
-
 def lacks_record(rule: ArgumentConditions, call: ToolCall, part: Part) -> bool:
     """Return whether conditions that permit are unknown only because the record lacks what they read."""
     known = call.folders.cwd and call.folders.home
@@ -324,6 +301,11 @@ def texts_in(values: Iterable[object]) -> list[str]:
     for value in values:
         flat += cast("list[object]", value) if isinstance(value, list) else [value]
     return [value for value in flat if isinstance(value, str)]
+
+
+def list_texts(arguments: str, fields: Iterable[str]) -> list[str]:
+    """Return the texts in these fields of arguments (JSON text), and in lists there."""
+    return [text for field in fields for text in texts_in(values_at(arguments, field.split(".")) or ())]
 
 
 def _texts(call: ToolCall, field: str | None, usual: Iterable[str]) -> list[str] | None:

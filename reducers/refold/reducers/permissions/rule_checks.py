@@ -1,15 +1,16 @@
 """Checks of rules over arguments, and why such a rule is unknown for a call."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from refold.reducers.errors import Fault
+from refold.reducers.errors import Fault, shown
 from refold.reducers.permissions.conditions import (
     ArgumentConditions,
     ToolCall,
     explain_lack,
-    find_contradictions,
     holds,
     lacks_record,
     list_parts,
@@ -44,6 +45,29 @@ def find_rule_problems(
         yield from find_contradictions(
             rule, examples, lambda call: holds(judged, call, permits=permits) is True
         )
+
+
+def find_contradictions(
+    rule: ArgumentConditions, examples: Mapping[str, Sequence[str]], applies: Callable[[ToolCall], bool]
+) -> Iterator[Fault]:
+    """Yield the examples of a rule that it judges otherwise: those of `match` must match, others must not."""
+    for key, listed in examples.items():
+        for place, example in enumerate(listed):
+            call = ToolCall(rule.globs[0], _example_arguments(rule, example))
+            if applies(call) is not (key == "match"):
+                problem = "does not match this rule" if key == "match" else "matches this rule"
+                yield f"{key}[{place}]", f"{shown(example)} {problem}"
+
+
+def _example_arguments(rule: ArgumentConditions, example: str) -> str:
+    """Return the arguments of an example: itself if it is a JSON object, else in the field that is read."""
+    if example.startswith("{"):
+        return example
+    usual = "command" if rule.command is not None else "path" if rule.path else "url" if rule.host else "text"
+    value: Any = example
+    for key in reversed((rule.field or usual).split(".")):
+        value = {key: value}
+    return msgspec.json.encode(value).decode()
 
 
 def explain_unknown(rule: ArgumentConditions, call: ToolCall) -> str:

@@ -23,11 +23,11 @@ from refold.reducers.permissions.conditions import (
     Part,
     ToolCall,
     explain_lack,
-    find_contradictions,
     holds_for_part,
     lacks_record,
     list_parts,
 )
+from refold.reducers.permissions.rule_checks import find_contradictions
 from refold.reducers.permissions.shell import Command
 from refold.reducers.permissions.wrappers import base_name
 

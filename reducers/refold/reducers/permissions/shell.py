@@ -166,6 +166,8 @@ class _Reading:
             self.is_plain = False
         if kind not in _READ:  # most nodes are words, blanks and separators
             return
+        if kind in _HIDING and _hides_code(node, text):
+            self.obscure("it has an expansion that may run commands")
         match kind:
             case "command":
                 self.run(_words(node, text), nested, forms + _forms(node, text))
@@ -180,35 +182,10 @@ class _Reading:
                 self.functions.add(_word(name, text) if name is not None else None)
             case "file_redirect":
                 self._redirect(node, text)
-            case (
-                "heredoc_body"
-                | "expansion"
-                | "command_substitution"
-                | "arithmetic_expansion"
-                | "compound_statement"
-            ):
-                self._look_for_code(node, text)
-            case "test_command":
-                if node.children and node.children[0].type == "[":
-                    self.commands.append(Command(("[",), transparent=True))
-                if _CODE_IN_INDEX.search(_source(node, text)):
-                    self.obscure("an index in it may run commands")
+            case "test_command" if node.children and node.children[0].type == "[":
+                self.commands.append(Command(("[",), transparent=True))
             case _:
                 pass
-
-    def _look_for_code(self, node: "Node", text: str) -> None:
-        """Find code that the grammar takes for text: backquotes, and values that Bash expands as prompts."""
-        raw = _source(node, text)
-        start = node.prev_named_sibling
-        quoted = node.type == "heredoc_body" and start is not None and _QUOTES.search(_source(start, text))
-        kind = node.type
-        if (
-            (kind == "heredoc_body" and not quoted and "`" in raw)
-            or (kind == "expansion" and _CODE_IN_EXPANSION.search(raw))
-            or (kind == "command_substitution" and raw.startswith("`") and "\\`" in raw)
-            or _CODE_IN_INDEX.search(raw if kind != "compound_statement" or raw.startswith("((") else "")
-        ):
-            self.obscure("it has an expansion that may run commands")
 
     def _redirect(self, node: "Node", text: str) -> None:
         operator = next((child.type for child in node.children if child.type in _WRITING), "")
@@ -236,14 +213,38 @@ class _Reading:
         self.obscure("it has too many wrappers")
 
 
-_READ = frozenset(
+_HIDING = frozenset(
     {
-        "command", "declaration_command", "unset_command", "variable_assignment", "function_definition",
-        "file_redirect", "test_command", "heredoc_body", "expansion",
-        "command_substitution", "arithmetic_expansion", "compound_statement",
+        "heredoc_body", "expansion", "command_substitution", "arithmetic_expansion", "compound_statement",
+        "test_command",
     }
 )  # fmt: skip
+"""Kinds of nodes in which the grammar may take code for text."""
+_READ = _HIDING | {
+    "command", "declaration_command", "unset_command", "variable_assignment", "function_definition",
+    "file_redirect",
+}  # fmt: skip
 """Kinds of nodes that say what a script runs or writes."""
+
+
+def _hides_code(node: "Node", text: str) -> bool:
+    """Return whether a node may have commands that are no nodes: in backquotes, patterns or an index."""
+    raw = _source(node, text)
+    match node.type:
+        case "heredoc_body":
+            start = node.prev_named_sibling
+            quoted = start is not None and _QUOTES.search(_source(start, text)) is not None
+            return not quoted and ("`" in raw or _CODE_IN_INDEX.search(raw) is not None)
+        case "expansion":
+            return _CODE_IN_EXPANSION.search(raw) is not None
+        case "command_substitution" if raw.startswith("`") and "\\`" in raw:
+            return True
+        case "compound_statement" if not raw.startswith("(("):
+            return False
+        case _:
+            return _CODE_IN_INDEX.search(raw) is not None
+
+
 _EVALUATING = frozenset(
     {"[", "[[", "declare", "export", "let", "local", "mapfile", "printf", "read", "readonly", "test", "typeset",
      "unset", "wait"}
