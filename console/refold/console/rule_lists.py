@@ -18,6 +18,7 @@ from refold.engine.compatibility import installed_guards
 from refold.engine.permission_files import (
     MAX_BYTES,
     Layer,
+    NoRules,
     convert_layers,
     decode_layer,
     dialect_of,
@@ -162,11 +163,9 @@ def _convert_found(found: tuple[SettingsFile, ...]) -> RuleList | None:
     try:
         layers = [_read(each.path, each.commit) for each in found]
         converted = convert_layers("claude", layers) if layers else None
-    except PolicyFileError:
-        raise
+    except NoRules:
+        return None
     except PolicyError as error:
-        if error.problem == "has no permission rules":
-            return None
         raise PolicyFileError(error.path, error.problem) from error
     return None if converted is None else _converted_list(AUTO, "claude", converted)
 

@@ -75,7 +75,10 @@ def rules_command(
     *,
     policy: Annotated[
         Path,
-        option("--policy", "Policy file with a guard 'permissions', or rules of an agent, as claude:PATH."),
+        option(
+            "--policy",
+            "Policy file with a guard 'permissions', rules of an agent as claude:PATH, or claude:auto.",
+        ),
     ],
     options: RulesOptions,
     everything: Everything = False,

@@ -29,6 +29,11 @@ VERSIONS: Mapping[str, str] = {
 }
 """By the prefix of an address: the agent and the version whose documentation the conversion follows."""
 
+
+class NoRules(PolicyError):
+    """Files of an agent without any permission rule."""
+
+
 MAX_BYTES = 1 << 20
 """Maximum size of a file with permission rules."""
 
@@ -62,7 +67,7 @@ def convert_layers(dialect: str, layers: Sequence[Layer]) -> Converted:
     """Convert files of an agent. Raises `PolicyError` if they have no rule, or one that cannot work."""
     converted = DIALECTS[dialect](layers)
     if not converted.rules:
-        raise PolicyError(",".join(name for name, _ in layers), "has no permission rules")
+        raise NoRules(",".join(name for name, _ in layers), "has no permission rules")
     for rule in converted.rules:
         for key, problem in faults_of(rule):
             raise PolicyError(rule.source, f"{key}: {problem}")

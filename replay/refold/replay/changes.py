@@ -18,7 +18,7 @@ from refold.reducers.permissions.conditions import (
     COMMAND_FIELDS,
     HOST_FIELDS,
     PATH_FIELDS,
-    texts_in,
+    list_texts,
     words_of,
 )
 from refold.reducers.permissions.hosts import host_of
@@ -262,7 +262,7 @@ def find_changes(tool: str, arguments: str | None, *, read_only: bool = False) -
         yield ChangeKind.UNREAD, "", "", "PowerShell is not read"
         return
     scripts = [script for field in COMMAND_FIELDS for script in _scripts(arguments, field)]
-    hosts = [host for url in _texts(arguments, HOST_FIELDS) if (host := host_of(url)) != ""]
+    hosts = [host for url in list_texts(arguments, HOST_FIELDS) if (host := host_of(url)) != ""]
     if _WRITE_TOOLS.fullmatch(name) or _DELETE_TOOLS.fullmatch(name):
         yield from _of_file_tool(name, arguments)
     elif scripts:
@@ -276,8 +276,8 @@ def find_changes(tool: str, arguments: str | None, *, read_only: bool = False) -
 
 def _of_file_tool(name: str, arguments: str) -> Iterator[Found]:
     kind = ChangeKind.DELETED if _DELETE_TOOLS.fullmatch(name) else ChangeKind.WROTE
-    yield from ((kind, path, "", "") for path in _texts(arguments, PATH_FIELDS))
-    for patch in _texts(arguments, ("input", "patch", "patchText")):
+    yield from ((kind, path, "", "") for path in list_texts(arguments, PATH_FIELDS))
+    for patch in list_texts(arguments, ("input", "patch", "patchText")):
         for verb, path in _PATCHED.findall(patch):
             yield ChangeKind.DELETED if verb == "Delete" else ChangeKind.WROTE, path, "", ""
 
@@ -288,11 +288,6 @@ def _scripts(arguments: str, field: str) -> Iterator[Script]:
             yield read_script(value)
         elif (words := words_of(value)) is not None:
             yield read_words(words)
-
-
-def _texts(arguments: str, fields: Sequence[str]) -> Iterator[str]:
-    for field in fields:
-        yield from texts_in(values_at(arguments, field.split(".")) or ())
 
 
 def _of_script(script: Script) -> Iterator[Found]:

@@ -107,7 +107,6 @@ class PermissionComparison(msgspec.Struct, kw_only=True):
         self.incomplete.update(run.incomplete)
         same = {tool: _are_same(old, new, tool) for tool in {call.tool for call in run.calls}}
         seen: set[_Key] = set()
-        is_later = False
         for call in run.calls:
             self.calls += 1
             if not call.judged:

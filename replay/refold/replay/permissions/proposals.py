@@ -12,7 +12,6 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.reducers.approvals import HARMLESS, fits
-from refold.reducers.patterns import values_at
 from refold.reducers.permissions.conditions import (
     HOST_FIELDS,
     PATH_FIELDS,
@@ -21,7 +20,7 @@ from refold.reducers.permissions.conditions import (
     ToolCall,
     holds_for_part,
     list_parts,
-    texts_in,
+    list_texts,
 )
 from refold.reducers.permissions.hosts import host_of
 from refold.reducers.permissions.paths import locate
@@ -156,18 +155,14 @@ def _grant_command(tool: str, words: Words) -> PermissionRule | str:
 def _grant_tool(call: ToolCall) -> PermissionRule | str:
     """Return the permission for a call without a command."""
     rule = PermissionRule(effect="permit", tool=call.tool)
-    if urls := _texts(call, HOST_FIELDS):
+    if urls := list_texts(call.arguments, HOST_FIELDS):
         hosts = [host_of(url) for url in urls]
         known = tuple(sorted({host for host in hosts if host}))
         return replace(rule, host=known) if len(known) == len(set(hosts)) else "a URL that cannot be read"
-    if paths := _texts(call, PATH_FIELDS):
+    if paths := list_texts(call.arguments, PATH_FIELDS):
         if all(locate(path, call.folders).relative for path in paths):
             return replace(rule, path=("./**",))
         return "a path outside the session's directory, or of an unknown one"
     if not fits(HARMLESS, call.tool, call.arguments):
         return f"what {call.tool} changes is not known"
     return rule
-
-
-def _texts(call: ToolCall, fields: Iterable[str]) -> list[str]:
-    return [text for field in fields for text in texts_in(values_at(call.arguments, field.split(".")) or ())]
