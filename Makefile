@@ -90,4 +90,4 @@ soak: setup ## Run simulations with injected faults for SECONDS=60, with new see
 
 clean: ## Remove .venv, caches and builds
 	rm -rf .venv .clients .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks .demo dist build site screenshots
-	find reducers store engine importers replay console tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find reducers store engine importers replay testing console tests -name __pycache__ -type d -prune -exec rm -rf {} +

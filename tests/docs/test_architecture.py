@@ -16,7 +16,7 @@ from refold.reducers.events import KINDS
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
 GLOSSARY = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
-PACKAGES = ("reducers", "store", "engine", "importers", "replay", "console")
+PACKAGES = ("reducers", "store", "engine", "importers", "replay", "testing", "console")
 
 _ROW = re.compile(r"^\| (?!---|word)([a-z ]+) \| .+ \| `([\w.]+)` \|$", re.MULTILINE)
 _PROGRESS = re.compile(r"^\| `(\w+)` \| `(\w+)` \| ", re.MULTILINE)

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOTS = ("reducers", "store", "engine", "importers", "replay", "console")
+ROOTS = ("reducers", "store", "engine", "importers", "replay", "testing", "console")
 MODULES = Path("reducers/refold/reducers")
 TESTS = Path("tests/reducers")
 EXPLAINED = Path(__file__).with_name("explained.txt")

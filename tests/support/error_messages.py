@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "tests" / "messages.md"
-ROOTS = ("reducers", "store", "engine", "importers", "replay", "console")
+ROOTS = ("reducers", "store", "engine", "importers", "replay", "testing", "console")
 _MORE = frozenset({"Complaint", "BadParameter", "UsageError"})
 
 

@@ -1,0 +1,1 @@
+"""The pytest plugin: options, markers and fixtures. It imports the engine only when a fixture is used."""
