@@ -80,6 +80,12 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(autouse=True)
+def _keys_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model needs its key here as anywhere: the plugin would let agents be created without one."""
+    monkeypatch.delenv("REFOLD_OFFLINE", raising=False)
+
+
+@pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine whose store fails tries again at once: no test waits for a disk to recover."""
     monkeypatch.setattr("refold.engine.loop.AGAIN", (0.0, 0.0, 0.0))

@@ -280,7 +280,7 @@ class Agent:
                 self._warned.add(complaint)
                 _LOGGER.warning("warning: %s", complaint)
 
-    def _opening(self, run: str, seed: int) -> RunStarted:
+    def _opening(self, run: str, seed: int, *, anonymous: bool = False) -> RunStarted:
         return RunStarted(
             format=FORMAT,
             at=0,
@@ -294,10 +294,10 @@ class Agent:
             tools=tuple(tool.manifest for tool in self.tools.values()),
             seed=seed,
             agent=self.name,
-            versions=versions(),
+            versions={} if anonymous else versions(),
             guards=versions_of(self.policy, self.registry),
             context=context_of(self.model),
-            worker=this_process(),
+            worker="" if anonymous else this_process(),
         )
 
     def _runtime(
@@ -345,7 +345,7 @@ class Agent:
         if task is None:
             return Run(run, runtime, None, take_over=take_over)
         fact = msgspec.structs.replace(
-            self._opening(run, seed),
+            self._opening(run, seed, anonymous=work.world.anonymous),
             policy=limit_child_policy(self.policy, work.state),
             parent=origin_of(work),
         )

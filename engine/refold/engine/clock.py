@@ -4,10 +4,10 @@ An instant is max(last instant of the log, wall clock when the engine loaded the
 Only facts record it.
 """
 
-import hashlib
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol, TypeVar
 
 import anyio
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from refold.reducers.effects import Effect
 from refold.reducers.events import Fact, LateResult
 from refold.reducers.state import RunState
+from refold.store.chain import SALT, seeded_salt
 
 _NANO = 1_000_000_000
 
@@ -86,8 +87,6 @@ class SystemClock:
 Salts = Callable[[int], bytes]
 """Returns the salt of the fact that becomes event number `seq`."""
 
-_SALT_BYTES = 16
-
 
 def new_run_id() -> str:
     """Return a run id of 16 hex digits, random from the first digit so that short prefixes are unique."""
@@ -105,8 +104,8 @@ def new_salts(chosen: int | None) -> Salts:
     With a chosen seed, erased payloads can be guessed from their hashes.
     """
     if chosen is None:
-        return lambda seq: secrets.token_bytes(_SALT_BYTES)  # noqa: ARG005
-    return lambda seq: hashlib.sha256(f"{chosen}|{seq}".encode()).digest()[:_SALT_BYTES]
+        return lambda seq: secrets.token_bytes(SALT)  # noqa: ARG005
+    return partial(seeded_salt, chosen)
 
 
 Maker = Callable[[RunState, int, bytes], Fact]

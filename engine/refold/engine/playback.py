@@ -5,11 +5,13 @@ real. `play()` takes every fact from the log, in order and at its instant, and l
 The result equals the recorded log byte by byte, or `play()` reports the first event that differs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from inspect import isawaitable
 
 import anyio
 import anyio.lowlevel
+from msgspec.structs import replace
 
 from refold.engine.arguments import StoreSource
 from refold.engine.clock import Maker, Stopwatch, recorded
@@ -21,7 +23,7 @@ from refold.engine.run import Run, anew
 from refold.engine.runtime import Runtime
 from refold.engine.service import serve
 from refold.engine.tasks import Background
-from refold.engine.tools.protocol import RecordedTools
+from refold.engine.tools.protocol import RecordedTools, Tool
 from refold.engine.updates import Recorded
 from refold.engine.world import Work, World
 from refold.reducers import events as ev
@@ -36,7 +38,14 @@ from refold.store.protocol import Store, UnknownRun
 Handle = int | str
 """What a fact ends: the number of a request event, or the id of a call."""
 
-_FROM_THE_WORLD = (ev.RunStarted, ev.ModelResponded, ev.ModelFailed, ev.ToolReturned, ev.ClockRead)
+_FROM_THE_WORLD = (
+    ev.RunStarted,
+    ev.ModelResponded,
+    ev.ModelFailed,
+    ev.SummaryReturned,
+    ev.ToolReturned,
+    ev.ClockRead,
+)
 
 
 class Diverged(RefoldError):
@@ -59,6 +68,33 @@ class Diverged(RefoldError):
         )
 
 
+class Watcher:
+    """Observes a replay. Each method may raise, which ends the replay with that error."""
+
+    def recorded(self, seq: int, event: ev.Event) -> None:
+        """The replay recorded an event."""
+
+    def requested(self, request: ModelRequest) -> None:
+        """The replay sends a request, which will get the next recorded response."""
+
+    def returned(self, recorded: ev.ToolReturned, live: ev.ToolReturned) -> None:
+        """A live tool returned; the replay continues with the recorded result."""
+
+
+class Events(Watcher):
+    """Compares each event of a replay with the recorded one."""
+
+    def __init__(self, run: str, events: Sequence[ev.Event]) -> None:
+        self._run, self._events = run, events
+
+    def recorded(self, seq: int, event: ev.Event) -> None:
+        """Raise `Diverged` if the event differs."""
+        known = self._events[seq - 1] if seq <= len(self._events) else None
+        if event != known:
+            was = None if known is None else ev.kind_of(known)
+            raise Diverged(self._run, seq, was, ev.kind_of(event), ev.differing(event, known))
+
+
 class Recording:
     """A run's facts in order, each with its salt, and its requests."""
 
@@ -72,7 +108,7 @@ class Recording:
         if not isinstance(opening, ev.RunStarted):
             raise MissingFact(run, "a fork cannot be played: its log does not begin with run_started")
         self.opening = opening
-        self._events = [event for event, _ in events]
+        self.events = [event for event, _ in events]
         self._results = {fact.call: fact for fact in self.facts if isinstance(fact, ev.ToolReturned)}
 
     @classmethod
@@ -88,7 +124,7 @@ class Recording:
 
     def model(self) -> RecordedModel:
         """Return a mock of the run's model that responds from the log: for a test with real tools."""
-        return RecordedModel(self.run, self.opening.model, self._answers())
+        return RecordedModel(self.run, self.opening.model, self.requests())
 
     def tools(self) -> RecordedTools:
         """Return mocks of the run's tools that respond from the log: for a test with a real model."""
@@ -100,11 +136,9 @@ class Recording:
         Raises `Diverged` at the first event that differs, and `MissingFact` if the log ends before the run
         does.
         """
-        score = _Score(self)
+        score = Score(self, {tool.name: tool for tool in self.tools().tools})
         runtime = Runtime(
-            world=World(
-                model=score.model, tools={tool.name: tool for tool in self.tools().tools}, clock=score
-            ),
+            world=World(model=score.model, tools=score.tools, clock=score),
             serve=score.serve,
             store=into,
             registry=self.registry,
@@ -113,38 +147,67 @@ class Recording:
             resumes=False,
         )
         run = Run(self.run, runtime, anew(recorded(self.opening)))
-        people = Background(partial(score.people, run))
-        try:
-            while score.left:
-                async with run:
-                    async for update in run.updates():
-                        if isinstance(update, Recorded):
-                            self._compare(update)
-                await anyio.lowlevel.checkpoint()
-        finally:
-            await people.stop()
+        await score.perform(run, Events(self.run, self.events))
         return run
 
-    def _compare(self, update: Recorded) -> None:
-        recorded = self._events[update.seq - 1] if update.seq <= len(self._events) else None
-        if update.event != recorded:
-            was = None if recorded is None else ev.kind_of(recorded)
-            raise Diverged(
-                self.run, update.seq, was, ev.kind_of(update.event), ev.differing(update.event, recorded)
+    async def replay(
+        self,
+        run: Run,
+        into: StoreSource,
+        watcher: Watcher,
+        *,
+        tools: Mapping[str, Tool],
+        live_tools: bool = False,
+        operator: Callable[[Run], object] | None = None,
+    ) -> Run:
+        """Drive a run that has not begun by this recording's facts, at their instants, and return it.
+
+        Args:
+            run: Today's run of the same task, from `Agent.start`.
+            into: The store for its log.
+            watcher: Observes its events and requests.
+            tools: Today's tools, by name. Without `live_tools`, only their manifests are used.
+            live_tools: Call the tools; the watcher gets both results, and the run the recorded one.
+            operator: Called whenever the run waits for an operator, instead of the recorded input.
+
+        Raises:
+            MissingFact: The run needs a fact that the recording does not contain.
+        """
+        results = RecordedTools(
+            self.run, [tool.manifest for tool in tools.values()], self._asked_arguments(), self._results
+        )
+        score = Score(self, tools if live_tools else {tool.name: tool for tool in results.tools})
+        score.live_tools, score.operator = live_tools, operator
+
+        def play(runtime: Runtime) -> Runtime:
+            world = replace(
+                runtime.world, model=score.model, models={}, tools=score.tools, clock=score, repeatable=True
+            )
+            return replace(
+                runtime, world=world, serve=score.serve, store=into, salts=score.salt, resumes=False
             )
 
-    def _answers(self) -> Iterator[tuple[ModelRequest, Ended]]:
-        """Yield each response with its request."""
+        def start(fact: ev.Fact) -> ev.Fact:
+            assert isinstance(fact, ev.RunStarted)
+            kept = self.opening
+            return replace(fact, worker=kept.worker, versions=kept.versions, parent=kept.parent)
+
+        replayed = run.with_runtime(play, start)
+        await score.perform(replayed, watcher)
+        return replayed
+
+    def requests(self) -> Iterator[tuple[ModelRequest, Ended]]:
+        """Yield each request that got a response or failed, with that fact, in order."""
         state: RunState = NEW
         conversation = Conversation()
         seen: dict[int, ev.Event] = {}
         asked: dict[int, ModelRequest] = {}
-        for seq, event in enumerate(self._events, start=1):
+        for seq, event in enumerate(self.events, start=1):
             seen[seq] = event
             state = evolve(state, event, self.registry)
-            if isinstance(event, ev.ModelRequested):
+            if isinstance(event, ev.ModelRequested | ev.SummaryRequested):
                 asked = {seq: conversation.request(event, state, seen)}
-            elif isinstance(event, ev.ModelResponded | ev.ModelFailed) and event.request in asked:
+            elif isinstance(event, Ended) and event.request in asked:
                 yield asked[event.request], event
 
     def _asked_arguments(self) -> dict[str, str]:
@@ -159,29 +222,37 @@ class Recording:
 
 
 class _Prompted(RecordedModel):
-    """A model that returns the recorded fact it is given.
-
-    The digest in the fact compares the request with the recorded one.
-    """
+    """A model that returns the recorded fact it is given, whatever the request."""
 
     fact: Ended
+    watcher: Watcher
 
-    def answer_to(self, request: ModelRequest) -> Ended:  # noqa: ARG002
+    def answer_to(self, request: ModelRequest) -> Ended:
         """Return the recorded response of this turn."""
+        self.watcher.requested(request)
         return self.fact
 
 
-class _Score:
-    """The order and clock of a recorded run's facts."""
+class Score:
+    """The order and clock of a recorded run's facts, and the world that plays them.
 
-    def __init__(self, recording: Recording) -> None:
+    `tools` are the tools of the replay; with `live_tools` they are called, and their results compared.
+    `operator` answers when the run waits, in place of the recorded answers.
+    """
+
+    live_tools = False
+    operator: Callable[[Run], object] | None = None
+
+    def __init__(self, recording: Recording, tools: Mapping[str, Tool]) -> None:
+        self.tools = tools
         self._facts, self._salts = recording.facts, recording.salts
+        self._watcher = Watcher()
         self.model = _Prompted(recording.run, recording.opening.model, ())
         # The first fact for each handle: every effect looks its own up, and a run may have many.
         self._ends: dict[Handle, Ended | ev.ToolReturned] = {}
         self._readings: dict[int, ev.ClockRead] = {}
         for fact in self._facts:
-            if isinstance(fact, ev.ModelResponded | ev.ModelFailed):
+            if isinstance(fact, Ended):
                 self._ends.setdefault(fact.request, fact)
             elif isinstance(fact, ev.ToolReturned):
                 self._ends.setdefault(fact.call, fact)
@@ -189,6 +260,24 @@ class _Score:
                 self._readings.setdefault(fact.due, fact)
         self._place = 0
         self._moved = anyio.Event()
+
+    async def perform(self, run: Run, watcher: Watcher) -> None:
+        """Drive the run until no fact is left, and report each of its events to the watcher."""
+        self._watcher = self.model.watcher = watcher
+        people = Background(partial(self.people, run))
+        try:
+            while self.left:
+                async with run:
+                    async for update in run.updates():
+                        if isinstance(update, Recorded):
+                            watcher.recorded(update.seq, update.event)
+                await anyio.lowlevel.checkpoint()
+                if self.left and self.operator is not None:
+                    answered = self.operator(run)
+                    if isawaitable(answered):
+                        await answered
+        finally:
+            await people.stop()
 
     @property
     def left(self) -> bool:
@@ -248,9 +337,18 @@ class _Score:
             self.model.fact = fact  # only one request is in flight at a time
             made = await serve(work)
         elif fact.error not in (ToolError.CANCELLED, ToolError.IN_DOUBT):
-            made = await serve(work)
+            made = await self._return(work, fact, await serve(work))
         await self.turn(fact)
         return made
+
+    async def _return(self, work: Work, fact: ev.ToolReturned, made: tuple[Maker, ...]) -> tuple[Maker, ...]:
+        """Report the result of a live tool, and return the recorded one in its place."""
+        if not self.live_tools:
+            return made
+        live = made[-1](work.state, fact.at, b"")
+        assert isinstance(live, ev.ToolReturned)
+        self._watcher.returned(fact, live)
+        return (recorded(fact),)
 
     def fact_of(self, effect: Effect) -> Ended | ev.ToolReturned | None:
         """Return the recorded fact that ends this effect."""
@@ -270,9 +368,15 @@ class _Score:
         """
         together = False
         for fact in self._facts:
-            brought = not isinstance(fact, _FROM_THE_WORLD)
+            brought = not isinstance(fact, _FROM_THE_WORLD) and not self._is_answered(fact)
             if brought and not together:
                 await self.turn(fact)
             if brought:
                 run.put(fact)
             together = brought
+
+    def _is_answered(self, fact: ev.Fact) -> bool:
+        """Return whether the operator gives this fact instead of the log."""
+        return self.operator is not None and isinstance(
+            fact, ev.ApprovalAnswered | ev.InputReceived | ev.DoubtResolved | ev.CancelRequested
+        )

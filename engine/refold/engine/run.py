@@ -45,6 +45,14 @@ def anew(make: Maker) -> Opening:
     return begin
 
 
+def _changed(opening: Opening, start: Callable[[ev.Fact], ev.Fact]) -> Opening:
+    async def begin(journal: Journal) -> tuple[RunState, list[Maker]]:
+        state, (first, *others) = await opening(journal)
+        return state, [lambda state, at, salt: start(first(state, at, salt)), *others]
+
+    return begin
+
+
 class Run:
     """A live run. It begins with the first `result()`, `updates()` or `async with`.
 
@@ -72,6 +80,11 @@ class Run:
     def state(self) -> RunState:
         """The state on disk."""
         return self._loop.state if self._loop else self._state
+
+    @property
+    def has_input(self) -> bool:
+        """Whether answers or messages are queued that are not recorded yet."""
+        return bool(self._inbox)
 
     @property
     def machine(self) -> "Machine":
@@ -211,6 +224,18 @@ class Run:
     def put(self, fact: ev.Fact) -> None:
         """Queue a fact unchanged: for replays and importers."""
         self._put(recorded(fact))
+
+    def with_runtime(
+        self, change: Callable[[Runtime], Runtime], start: Callable[[ev.Fact], ev.Fact] | None = None
+    ) -> "Run":
+        """Return this run, which has not begun, in another environment: for replays and tests.
+
+        `start` changes the fact that begins it.
+        """
+        opening = self._opening
+        if start is not None and opening is not None:
+            opening = _changed(opening, start)
+        return Run(self.id, change(self._runtime), opening, take_over=self._take_over)
 
     async def __aenter__(self) -> Self:
         self._ensure_loop()

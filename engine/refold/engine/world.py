@@ -27,7 +27,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """One model, tools and a clock; `models` are fallbacks, by name.
 
     `clocks` makes the clocks of child runs; `repeatable`: their salts are derived from their seeds, as this
-    run's are. `redactor` removes secrets from what models and tools return, before it is recorded.
+    run's are; `anonymous`: they do not record their process and versions. `redactor` removes secrets from
+    what models and tools return, before it is recorded.
     """
 
     model: Model
@@ -36,6 +37,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     models: Mapping[str, Model] = {}
     clocks: Callable[[], Clock] = SystemClock
     repeatable: bool = False
+    anonymous: bool = False
     redactor: Redactor = PLAIN
 
     def redactor_of(self, state: RunState) -> Redactor:

@@ -70,7 +70,8 @@ def _place(mark: Any) -> str:
 
 def dump(data: dict[str, Any], *, escaped: bool = False) -> str:
     """Write plain data as YAML without aliases, in the order of its keys; `escaped`: in ASCII."""
-    text: str = yaml.dump(data, Dumper=_Plain, sort_keys=False, allow_unicode=not escaped, width=100)
+    write = cast("Any", yaml).dump  # some versions of its type stubs are incomplete
+    text: str = write(data, Dumper=_Plain, sort_keys=False, allow_unicode=not escaped, width=100)
     return text
 
 

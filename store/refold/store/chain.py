@@ -41,6 +41,15 @@ START = Head(seq=0, hash=GENESIS)
 """The head of a run without events, before event 1."""
 
 
+SALT = 16
+"""Length in bytes of a salt."""
+
+
+def seeded_salt(seed: int, seq: int) -> bytes:
+    """Return the salt of event `seq` of a run with a chosen seed; erased payloads of it can be guessed."""
+    return sha256(f"{seed}|{seq}".encode()).digest()[:SALT]
+
+
 def header(run: str, seq: int, at: int, kind: str) -> bytes:
     """Return the bytes of an event's header as they are hashed, including the algorithm."""
     return b"%b%b%b%b%b" % (_ALGORITHM, _framed(run), _framed_number(seq), _framed_number(at), _framed(kind))

@@ -143,15 +143,15 @@ class MemoryStore(BaseStore):
     """A complete store without persistence.
 
     Works on every event loop that anyio supports, without threads; belongs to the loop's thread. Every method
-    lets other tasks run first, as a store on disk would, so that races show in tests. `now` is the clock of
-    its leases, in seconds.
+    lets other tasks run first, as a store on disk would, so that races show in tests; unless `waits` is
+    False, which needs no event loop. `now` is the clock of its leases, in seconds.
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic, *, waits: bool = True) -> None:
         # Imported here, so that importing `refold.store` for its types does not load an event loop.
         from anyio.lowlevel import checkpoint
 
-        self._checkpoint = checkpoint
+        self._checkpoint = checkpoint if waits else None
         self._tables = _Tables(now)
         self._heads: list[SealedHead] = []
         self._sealed: list[Seal] = []
@@ -172,8 +172,13 @@ class MemoryStore(BaseStore):
     async def _turn(self) -> _Tables:
         if self._closed:
             raise WrongUse("this store is closed")
-        await self._checkpoint()
+        if self._checkpoint is not None:
+            await self._checkpoint()
         return self._tables
+
+    def _hold(self, run: str, records: Sequence[Record]) -> None:
+        """Add a complete log."""
+        self._tables.append(run, 0, Lease(run=run, token=0), records)
 
     async def _transact(self, rule: Callable[[Claims, *Args], T], *args: *Args) -> T:
         return rule(await self._turn(), *args)

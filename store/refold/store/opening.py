@@ -8,10 +8,12 @@ or `sqlite:old:runs.db`; a `Path` is always a path.
 import re
 from collections.abc import Callable
 from os import PathLike, fspath
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from refold.reducers.errors import WrongUse
+from refold.store.protocol import RECORDING
 
 if TYPE_CHECKING:
     from refold.store.base import BaseStore
@@ -66,8 +68,8 @@ async def open_store(
         address: the path of a SQLite file, `sqlite:PATH`, or `memory:` for a new store in memory.
         durability: with `"fsync"` a returned append survives a power cut, with `"process"` the end of this
             process but not always a power cut. A store in memory survives neither.
-        readonly: for audits: no store is created or written. SQLite may still create its `-shm` and `-wal`
-            beside the file.
+        readonly: for audits: no store is created or written; the path may be that of a recording. SQLite may
+            still create its `-shm` and `-wal` beside the file.
 
     Raises:
         WrongUse: an invalid address, or `readonly` for a store in memory, which would stay empty.
@@ -80,6 +82,8 @@ async def open_store(
         if readonly:
             raise WrongUse("store 'memory:': a new store in memory is empty: open it without readonly")
         return open_memory()
+    if readonly and is_recording(path):
+        return open_recording(path)
     from refold.store.sqlite import SqliteStore
 
     return await SqliteStore.open(path, durability=durability, readonly=readonly)
@@ -93,10 +97,28 @@ def open_memory(now: Callable[[], float] = monotonic) -> "BaseStore":
 
 
 def open_here(path: str | PathLike[str]) -> "BaseStore":
-    """Open a SQLite file for reading in the calling thread, for sequential programs.
+    """Open a SQLite file or a recording for reading in the calling thread, for sequential programs.
 
     It needs no event loop and starts no thread: the store's methods never wait. Raises as `open_store`.
     """
+    if is_recording(path):
+        return open_recording(path)
     from refold.store.sqlite import SqliteStore
 
     return SqliteStore.open_here(path)
+
+
+def open_recording(path: str | PathLike[str]) -> "BaseStore":
+    """Open a recording, a log as JSON lines, for reading. Raises as `read_recording`."""
+    from refold.store.recordings import RecordingStore
+
+    return RecordingStore(Path(path))
+
+
+def is_recording(path: str | PathLike[str]) -> bool:
+    """Return whether a file begins like a recording; False for one that is missing or cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(RECORDING)) == RECORDING
+    except (OSError, ValueError):
+        return False

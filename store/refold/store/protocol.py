@@ -15,6 +15,10 @@ LEASE_SECONDS = 30.0
 """Default length of a lease."""
 
 
+RECORDING = b'{"recording":'
+"""The first bytes of a recording, a log as JSON lines."""
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event as bytes, before it is stored.
 

@@ -1,0 +1,14 @@
+from .clocks import FrozenClock as FrozenClock
+from .clocks import frozen as frozen
+from .failures import BehaviourChanged as BehaviourChanged
+from .failures import Evidence as Evidence
+from .matchers import Ignore as Ignore
+from .policies import DecisionsChanged as DecisionsChanged
+from .policies import assert_same_decisions as assert_same_decisions
+from .requests import RequestRefused as RequestRefused
+from .requests import allow_requests as allow_requests
+from .requests import forbid_requests as forbid_requests
+from .results import Calls as Calls
+from .results import ExpectedCall as ExpectedCall
+from .results import ObservedCall as ObservedCall
+from .results import ObservedRun as ObservedRun

@@ -23,7 +23,7 @@ from refold.engine.models.protocol import (
     sent_hash,
 )
 from refold.reducers.errors import MissingFact, WrongUse
-from refold.reducers.events import Failure, ModelFailed, ModelResponded
+from refold.reducers.events import Failure, ModelFailed, ModelResponded, SummaryReturned
 from refold.reducers.messages import Message, ReplyCall, Usage
 from refold.reducers.vocabulary import FailureClass, StopReason, Unknown
 
@@ -161,7 +161,8 @@ def deltas(reply: Reply) -> list[Delta]:
 
 _BEFORE, _SHOWN = 20, 60  # characters of two messages in an error: before the difference, and in total
 
-Ended = ModelResponded | ModelFailed
+Ended = ModelResponded | ModelFailed | SummaryReturned
+"""The facts that end a request."""
 
 
 class RecordedModel:
@@ -191,7 +192,7 @@ class RecordedModel:
             await anyio.sleep_forever()
         if isinstance(fact, ModelFailed):
             raise _failure(fact)
-        reply = _reply(self._run, fact)
+        reply = _summary(self._run, fact) if isinstance(fact, SummaryReturned) else _reply(self._run, fact)
         for delta in deltas(reply):
             yield delta
         yield reply
@@ -285,4 +286,17 @@ def _reply(run: str, fact: ModelResponded) -> Reply:
         adapter_version=fact.adapter_version,
         response_id=fact.response_id,
         provider_data=said.provider_data,
+    )
+
+
+def _summary(run: str, fact: SummaryReturned) -> Reply:
+    if fact.content is None:
+        raise MissingFact(run, "the payload of a recorded summary was erased")
+    return Reply(
+        text=fact.content.text,
+        stop=StopReason.END_TURN,
+        usage=None if Unknown.UNCOUNTED in fact.unknown else fact.usage,
+        cost_nanousd=fact.cost_nanousd,
+        model=fact.model,
+        adapter="recorded",
     )

@@ -51,10 +51,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The model, server and key behind a model's name.
 
     `address` is the API's base URL, `domain` the domain of the vendor's own servers ("" if unknown). `key`
-    describes the source of the key, `secret` is the key, "" if it is not known here. `strict`: a response
-    without a stop reason is broken. `settings` are the names of the supported sampling settings. `close`
-    closes the connections, None if the caller owns them. `timeout` is in seconds and sent with each request;
-    None: the client has its own.
+    describes the source of the key, `secret` is the key, "" if it is not known here; `keyless`: it is needed
+    and not set, which is allowed offline. `strict`: a response without a stop reason is broken. `settings`
+    are the names of the supported sampling settings. `close` closes the connections, None if the caller owns
+    them. `timeout` is in seconds and sent with each request; None: the client has its own.
     """
 
     model: "VendorModel[Any]"
@@ -66,6 +66,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     settings: frozenset[str]
     close: Callable[[], Awaitable[None]] | None
     timeout: float | None = None
+    keyless: bool = False
 
     @property
     def elsewhere(self) -> str:
@@ -134,6 +135,9 @@ OTHER_KEY = "REFOLD_API_KEY"
 """The environment variable with the key for a `base_url`. A vendor's own key is sent only to the vendor, and
 to the address in the vendor's own variable, such as `OPENAI_BASE_URL`.
 """
+
+OFFLINE = "REFOLD_OFFLINE"
+"""If this environment variable is set, a model without its key can be created; its first request fails."""
 
 # Vendors' settings that move part of the conversation, or of the work, out of the log.
 UNSEEN_SETTINGS = frozenset(
@@ -235,6 +239,7 @@ def vendor_endpoint(
         strict=base_url is None or not vendor.lenient,
         settings=SETTINGS | _own_settings(vendor),
         close=None if http_client is not None else client.close,
+        keyless=base_url is None and key is None,
     )
 
 
@@ -266,7 +271,7 @@ def _key(vendor: Vendor, name: str, base_url: str | None, api_key: str | None) -
     own = base_url is None or is_of(vendor.domain, base_url)
     variable = vendor.variable if own else OTHER_KEY
     key = api_key or os.environ.get(variable) or None
-    if own and key is None:
+    if own and key is None and not os.environ.get(OFFLINE):
         raise WrongUse(f"model {name!r} needs a key: set {variable}, or give api_key")
     return variable, key
 

@@ -1,0 +1,203 @@
+"""Logs for comparisons: from recordings, stores, bundles and transcripts."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from refold.engine.clock import new_salts
+from refold.engine.compatibility import installed_guards
+from refold.engine.journal import record
+from refold.engine.playback import Recording
+from refold.importers.registry import detect_format, importer
+from refold.importers.source import Source
+from refold.importers.transcript import Transcript
+from refold.reducers import codec
+from refold.reducers.errors import RefoldError, WrongUse
+from refold.reducers.guards import BUILTIN, Registry
+from refold.reducers.vocabulary import SOURCE_LABEL
+from refold.replay import audit, verify
+from refold.store import open_memory
+from refold.store.bundles import is_bundle, open_bundle, stored_of
+from refold.store.opening import is_recording, open_here
+from refold.store.protocol import Lease, Record, Store
+from refold.store.recordings import RecordedRun, read_recording, recorded_run
+
+_DATABASE = b"SQLite format 3\0"
+
+
+class LoadedLog(msgspec.Struct, frozen=True, kw_only=True):
+    """A run and its child runs. `imported`: another harness made it, and its decisions were derived."""
+
+    runs: Sequence[RecordedRun]
+    registry: Registry
+
+    @property
+    def recordings(self) -> list[Recording]:
+        """The runs, decoded."""
+        return [recording_of(each, self.registry) for each in self.runs]
+
+    @property
+    def imported(self) -> bool:
+        """Whether the run comes from a transcript."""
+        return SOURCE_LABEL in self.recordings[0].opening.labels
+
+    async def store(self) -> Store:
+        """Return a store in memory with the runs."""
+        return await fill_store(self.runs)
+
+    async def check(self) -> str:
+        """Return why the run is not intact, or which decision does not follow from its facts; "" if all is
+        well.
+        """
+        store = await self.store()
+        for each in self.runs:
+            found = await verify(store, each.run)
+            if not found.whole:
+                return f"run {each.run} is not intact: {found.problem or found.unweighable}"
+            audited = await audit(store, each.run, self.registry)
+            if audited.damaged:
+                return f"run {each.run}: {audited.damaged}"
+            for finding in (*audited.findings, *audited.unreplayable):
+                if finding.derived != finding.recorded:
+                    return (
+                        f"run {each.run}: event {finding.seq}: {finding.kind} is {finding.difference} {finding.why}\n"
+                        f"  recorded  {finding.recorded}\n  derived   {finding.derived}"
+                    )
+        return ""
+
+
+async def fill_store(runs: Sequence[RecordedRun]) -> Store:
+    """Return a store in memory with these runs."""
+    store = open_memory()
+    for each in runs:
+        lease: Lease = await store.lease(each.run, holder="refold.testing")
+        await store.append(each.run, 0, lease, each.records)
+        await store.release(lease)
+    return store
+
+
+def recording_of(run: RecordedRun, registry: Registry = BUILTIN) -> Recording:
+    """Decode a run."""
+    events = [
+        (codec.decode(each.kind, each.body, each.content, run=run.run, seq=seq), each.salt)
+        for seq, each in enumerate(run.records, start=1)
+    ]
+    return Recording(run.run, events, registry)
+
+
+def load_log(path: Path, run: str = "") -> LoadedLog:
+    """Load a run from a file, with its child runs.
+
+    Args:
+        path: A recording, a store, a bundle or a transcript.
+        run: Its id or the first characters; needed if the file has several runs that nobody started.
+
+    Raises:
+        WrongUse: The file has no such run, or several.
+    """
+    runs = list(load_runs(path))
+    chosen = [each for each in runs if each.run.startswith(run)] if run else _top(runs)
+    exact = [each for each in chosen if each.run == run]
+    chosen = exact or chosen
+    if len(chosen) != 1:
+        named = ", ".join(each.run for each in (chosen or runs)[:5])
+        what = (
+            f"no run {run!r}"
+            if not chosen
+            else f"{len(chosen)} runs match {run!r}"
+            if run
+            else "several runs"
+        )
+        raise WrongUse(f"{path}: {what}: choose one: {named}")
+    children = [each for each in runs if each is not chosen[0] and _parent(each) == chosen[0].run]
+    return LoadedLog(runs=[chosen[0], *children], registry=installed_guards())
+
+
+def load_runs(path: Path) -> Iterator[RecordedRun]:
+    """Yield the runs of a recording, a store, a bundle or a transcript, or of all of them in a folder."""
+    if path.is_dir():
+        for file in sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES and each.is_file()):
+            yield from load_runs(file)
+    elif is_recording(path):
+        yield from read_recording(path)
+    elif is_bundle(path):
+        yield from _bundled(path)
+    elif _is_database(path):
+        yield from _stored(path)
+    else:
+        yield from _imported(path)
+
+
+_SUFFIXES = frozenset({".jsonl", ".db", ".zip", ".json", ".eval"})
+
+
+def _top(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
+    known = {each.run for each in runs}
+    return [each for each in runs if _parent(each) not in known]
+
+
+class _Parent(msgspec.Struct):
+    run: str = ""
+
+
+class _Opening(msgspec.Struct):
+    parent: _Parent | str | None = None
+
+
+def _parent(run: RecordedRun) -> str:
+    parent = msgspec.json.decode(run.records[0].body, type=_Opening).parent
+    return parent.run if isinstance(parent, _Parent) else ""
+
+
+def _is_database(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_DATABASE)) == _DATABASE
+
+
+def _stored(path: Path) -> Iterator[RecordedRun]:
+    async def read() -> list[RecordedRun]:
+        async with open_here(path) as store:
+            names = [name async for chunk in store.runs() for name, _ in chunk]
+            return [await recorded_run(store, name) for name in names]
+
+    reading = read()
+    try:
+        reading.send(None)  # the store reads in this thread and never waits
+    except StopIteration as done:
+        found: list[RecordedRun] = done.value
+        yield from found
+        return
+    raise AssertionError("a store that reads in the calling thread waited")
+
+
+def _bundled(path: Path) -> Iterator[RecordedRun]:
+    with open_bundle(path) as bundle:
+        for run in bundle.runs:
+            records = [
+                Record(
+                    at=stored.at,
+                    kind=stored.kind,
+                    body=stored.body,
+                    content=stored.content,
+                    salt=stored.salt,
+                    content_digest=stored.content_digest if stored.erased else None,
+                )
+                for stored in (stored_of(run, line) for line in bundle.lines(run))
+            ]
+            yield RecordedRun(run=run.id, seed=0, records=records)
+        bundle.check_rest()
+
+
+def _imported(path: Path) -> Iterator[RecordedRun]:
+    with path.open("rb") as file:
+        source = Source.opened(path.name, file)
+        found = detect_format(source)
+        reading = Transcript(source, importer(found.format), found)
+        for run in reading.runs():
+            records = [
+                record(each.event, each.at, each.salt) for group in run.derive(new_salts(0)) for each in group
+            ]
+            if not records:
+                raise RefoldError(f"{path}: run {run.run} has no events")
+            yield RecordedRun(run=run.run, seed=0, records=records)

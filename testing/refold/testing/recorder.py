@@ -1,0 +1,182 @@
+"""Recording: run an agent for real, so that the log is the same again if nothing changed."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from copy import copy
+from inspect import isawaitable
+from typing import Any
+
+import anyio
+from msgspec.structs import replace
+
+from refold.engine.agent import Agent
+from refold.engine.clock import Maker
+from refold.engine.models.protocol import CallDelta, Delta, Model, ModelRequest, Reply
+from refold.engine.run import Run
+from refold.engine.runtime import Runtime
+from refold.engine.service import serve
+from refold.engine.tools.protocol import Tool
+from refold.engine.world import Work
+from refold.reducers import events as ev
+from refold.reducers.effects import RunTool
+from refold.reducers.errors import WrongUse
+from refold.store import open_memory
+from refold.store.protocol import Store
+from refold.store.recordings import RecordedRun, recorded_run
+from refold.testing.clocks import frozen
+
+Operator = Callable[[Run], object]
+"""Answers a run that waits: `run.answer(...)`, `run.send(...)` or `run.resolve(...)`. May be async."""
+
+Filter = Callable[[str], str]
+"""Changes a text before it is recorded."""
+
+_MOST_ANSWERS = 1_000
+
+
+async def record(
+    agent: Agent,
+    task: str,
+    *,
+    run_id: str,
+    operator: Operator | None = None,
+    before_record: Sequence[Filter] = (),
+    options: Mapping[str, Any] | None = None,
+    store: Store | None = None,
+) -> list[RecordedRun]:
+    """Run an agent for real, and return its log and those of its child runs, the run itself first.
+
+    Ids, instants, durations and salts are fixed, process and versions are left out, and parallel calls
+    return in the order in which the model requested them.
+
+    Args:
+        agent: The agent. Its own store is not used.
+        task: The task, as for `Agent.start`.
+        run_id: The run's id.
+        operator: Called whenever the run waits. Without one, a waiting run is recorded as it waits.
+        before_record: Functions that change each text before it is recorded.
+        options: Further arguments of `Agent.start`.
+        store: An empty store for the log, by default one in memory.
+    """
+    store = store or open_memory()
+    run = prepare(filtered(agent, before_record), task, run_id, before_record, options or {}).with_runtime(
+        lambda runtime: _steady(runtime, store), _anonymous
+    )
+    await drive(run, operator)
+    runs = [name async for chunk in store.runs() for name, _ in chunk]
+    return [await recorded_run(store, name) for name in [run.id, *sorted(set(runs) - {run.id})]]
+
+
+def prepare(
+    agent: Agent, task: str, run_id: str, before_record: Sequence[Filter], options: Mapping[str, Any]
+) -> Run:
+    """Return a run of the agent that has not begun, with a fixed seed."""
+    settings: dict[str, Any] = {"seed": 1, **options, "run_id": run_id}
+    return agent.start(_apply(before_record, task), **settings)
+
+
+async def drive(run: Run, operator: Operator | None) -> None:
+    """Drive a run until it ends, or waits and nobody answers."""
+    for _ in range(_MOST_ANSWERS):
+        await run.result()
+        if run.state.ended or operator is None:
+            return
+        before = run.state.seq
+        answered = operator(run)
+        if isawaitable(answered):
+            await answered
+        if run.state.seq == before and not run.has_input:
+            return
+    raise WrongUse(f"run {run.id}: it still waits after {_MOST_ANSWERS} answers of the operator")
+
+
+def filtered(agent: Agent, filters: Sequence[Filter]) -> Agent:
+    """Return the agent with filters on its system prompt, its model's texts and its tools' results."""
+    if not filters:
+        return agent
+    changed = copy(agent)
+    if agent.system is not None:
+        changed.system = _apply(filters, agent.system)
+    changed.model = FilteredModel(agent.model, filters)
+    changed.tools = {name: _filter_tool(tool, filters) for name, tool in agent.tools.items()}
+    return changed
+
+
+def _filter_tool(tool: Tool, filters: Sequence[Filter]) -> Tool:
+    before = tool.redact
+
+    def redact(text: str) -> str:
+        return _apply(filters, text if before is None else before(text))
+
+    return replace(tool, redact=redact)
+
+
+def _apply(filters: Sequence[Filter], text: str) -> str:
+    for each in filters:
+        text = each(text)
+    return text
+
+
+class FilteredModel:
+    """A model whose responses pass through filters: their texts, and the texts of calls' arguments."""
+
+    def __init__(self, model: Model, filters: Sequence[Filter]) -> None:
+        self._model, self._filters = model, filters
+
+        self.name, self.priced = model.name, model.priced
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
+        """Stream the filtered response: its pieces are filtered one by one, the whole at the end."""
+        async for item in self._model.stream(request):
+            yield self._filter(item)
+
+    def _filter(self, item: Delta | Reply) -> Delta | Reply:
+        match item:
+            case Reply():
+                calls = tuple(
+                    replace(call, arguments=_apply(self._filters, call.arguments)) for call in item.calls
+                )
+                text, reasoning = _apply(self._filters, item.text), _apply(self._filters, item.reasoning)
+                return replace(item, text=text, reasoning=reasoning, calls=calls)
+            case CallDelta():
+                return replace(item, arguments=_apply(self._filters, item.arguments))
+            case _:
+                return replace(item, text=_apply(self._filters, item.text))
+
+    async def aclose(self) -> None:
+        """Close the model."""
+        await self._model.aclose()
+
+
+def _steady(runtime: Runtime, store: Store) -> Runtime:
+    world = replace(runtime.world, clock=frozen()(), clocks=frozen(), repeatable=True, anonymous=True)
+    return replace(runtime, store=store, world=world, serve=_CallOrder().serve)
+
+
+def _anonymous(fact: ev.Fact) -> ev.Fact:
+    assert isinstance(fact, ev.RunStarted)
+    return replace(fact, worker="", versions={}, environment=())
+
+
+class _CallOrder:
+    """Lets the calls of one batch return in the order in which the model requested them."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, anyio.Event] = {}
+
+    async def serve(self, work: Work) -> tuple[Maker, ...]:
+        if not isinstance(work.effect, RunTool) or work.state.batch is None:
+            return await serve(work)
+        call = work.effect.call
+        ids = [each.id for each in work.state.batch.calls]
+        self._running[call] = done = anyio.Event()
+        try:
+            made = await serve(work)
+            for earlier in ids[: ids.index(call)]:
+                if earlier in self._running:
+                    await self._running[earlier].wait()
+        finally:
+            done.set()
+        return made
