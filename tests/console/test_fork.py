@@ -280,7 +280,8 @@ def test_a_test_of_a_run(refold: Refold, store: Path, plain: str, tmp_path: Path
     folder.mkdir()
     ran = refold("testcase", plain, "--out", folder / "test_it.py", "--store", store)
     assert 0 == ran.code, ran.err
-    assert {"test_it.py", "test_it.zip"} == {path.name for path in folder.iterdir()}
+    assert {"test_it.py", "recordings"} == {path.name for path in folder.iterdir()}
+    assert [f"{plain}.jsonl"] == [path.name for path in (folder / "recordings" / "test_it").iterdir()]
     assert 0 == pytested(folder).returncode
     (folder / "conftest.py").write_text(
         "import refold.reducers.rules.order as order\n"
@@ -307,7 +308,7 @@ def test_a_test_of_a_shrunk_run(refold: Refold, store: Path, plain: str, tmp_pat
     ran = refold("testcase", plain, "--out", tmp_path / "test_small.py", "--store", small)
     assert 0 == ran.code
     assert "the test audits the log, but does not play it" in ran.err
-    assert "as is usual for runs that were imported or shrunk" in ran.err
+    assert "as for runs that were imported or shrunk" in ran.err
 
 
 def test_a_fork_whose_model_cannot_be_had(refold: Refold, store: Path, plain: str) -> None:

@@ -46,14 +46,14 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
             "rules": ("rules", "Count what permission rules decide about recorded calls."),
             "bisect": ("comparisons", "Find the first event where a condition holds."),
             "blame": ("comparisons", "Show which events changed a field of the state."),
-            "shrink": ("testcase", "Reduce a log to what still shows a condition."),
+            "shrink": ("shrink", "Reduce a log to what still shows a condition."),
         },
         "Prove": {
             "verify": ("verify", "Check that logs or bundles are intact."),
             "audit": ("audit", "Derive every decision again and compare."),
             "seal": ("proofs", "Sign a checkpoint of all runs."),
             "keygen": ("proofs", "Create a signing key."),
-            "testcase": ("testcase", "Write a pytest file that replays a run."),
+            "testcase": ("testcase", "Write a pytest file that replays runs."),
         },
         "Share": {
             "report": ("exports", "Write a run as one HTML page."),

@@ -1,329 +1,221 @@
-"""`refold testcase` and `refold shrink`: logs for tests."""
+"""`refold testcase`: recorded runs as regression tests."""
 
-import os
 import re
 import shlex
-import subprocess
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from string import Template
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
-import anyio
 import msgspec
 
 from refold.console import addresses, locations
-from refold.console.locations import STORE, StorePlace
-from refold.console.options import WholeRun, new_file, option
+from refold.console.addresses import is_path
+from refold.console.locations import StorePlace
+from refold.console.options import argument, new_file, option
 from refold.console.screen import Screen, note
-from refold.engine import Recording
-from refold.engine.compatibility import installed_guards
-from refold.engine.playback import Diverged
-from refold.reducers.errors import RefoldError, WrongUse
-from refold.replay import audit, figures
-from refold.replay.queries.rows import state_question
-from refold.replay.reader import events
-from refold.replay.shrink.rederivation import (
-    FirstDivergence,
-    Log,
-    find_first_divergence,
-    make_divergence_property,
-    make_property,
-    write,
-)
-from refold.replay.shrink.search import ShowsNothing, Shrinking, read_facts, shrink_steps
-from refold.store import open_memory, open_store, packer
+from refold.reducers.errors import WrongUse
+from refold.reducers.events import ChildEnded
+from refold.replay import events, figures
 from refold.store.files import write_atomically
-from refold.store.protocol import Store
+from refold.store.protocol import Store, UnknownRun
+from refold.store.recordings import RecordedRun, encode_recording, recorded_run
+from refold.testing.logs import LoadedLog, families_of, load_runs
+from refold.testing.places import recordings_of
 
-_TEST = Template('''\
-"""Replay run $run, and fail at the first decision that has changed. Written by `refold testcase`.
+_HEAD = '''\
+"""Recorded runs as regression tests. Written by `refold testcase`.
 
-Responses and tool results come from the log beside this file: no model, tool or network is used.
+{says}
 """
 
-from pathlib import Path
+{imports}
+'''
+_CASE = '''
 
-import anyio
-
-$imports
-
-RUN = "$run"
-HEAD = "$head"  # the hash of its last event
-LOG = Path(__file__).with_name("$log")
-
-
-def test_$name(tmp_path: Path) -> None:
-    """$says"""
-    anyio.run(_replay, tmp_path / "runs.db")
-
-
-async def _replay(path: Path) -> None:
-    await unpack(LOG, path)
-    async with await open_store(path) as store:
-        found = await verify(store, RUN)
-        assert found.whole, found.problem or found.unweighable
-        assert found.hash == HEAD, "the log is not the one that this test was written for"
-        audited = await audit(store, RUN, installed_guards())
-        assert not audited.damaged, audited.damaged
-        for each in (*audited.findings, *audited.unreplayable):
-            told = f"event {each.seq}: {each.kind} is {each.difference} {each.why}"
-            assert each.derived == each.recorded, told
-$play''')
-_IMPORTS = """\
-from refold.engine.compatibility import installed_guards
-from refold.replay import audit, verify
-from refold.store import open_store
-from refold.store.bundles import unpack"""
-_PLAYED_IMPORTS = "from refold.engine import Recording\n" + _IMPORTS.replace(
-    "import open_store", "import open_memory, open_store"
-)
-_PLAY = """\
-        # And through the live engine, which raises `Diverged` at the first event that differs.
-        recording = await Recording.read(store, RUN, installed_guards())
-        async with open_memory() as again:
-            await recording.play(again)
-"""
+def test_{name}(refold_recording: RecordingFixture) -> None:
+    """{says}"""
+    refold_recording("{recording}").{check}
+'''
+_REPLAY_SAYS = """\
+Responses and results come from the recordings: no model, tool or network is used. Each test fails at the first
+decision that no longer follows from the recorded facts."""
+_AGENT_SAYS = """\
+Responses and results come from the recordings: no model, tool or network is used. Each test fails at the first
+prompt, call or decision in which the agent differs from its recording."""
+_AGENT = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)", re.ASCII)
 
 
-class Testcase(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written, as JSON. `played`: the test also runs through the live engine; else `why` not.
-
-    `passes`: it passes now.
+class TestOfRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One test. `played`: it also plays the run through the engine; else `why` not. `passes`: it passes now.
     """
 
     run: str
     test: str
-    log: str
+    recording: str
     events: int
     played: bool
     why: str
     passes: bool
 
 
+class Testcase(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written, as JSON."""
+
+    file: str
+    tests: tuple[TestOfRun, ...]
+
+
 async def testcase_command(
     screen: Screen,
     place: StorePlace,
-    run: WholeRun,
+    runs: Annotated[
+        list[str], argument("RUN or @last, or files and folders with recordings, stores and transcripts.")
+    ],
     *,
-    file: Annotated[Path, new_file("The test, as in tests/test_x.py; it must not exist.")],
+    file: Annotated[Path, new_file("The test file, as in tests/test_x.py; it must not exist.")],
+    agent: Annotated[
+        str | None,
+        option(
+            "--agent", "MODULE:NAME of your agent, or of a function that makes it: compare it with each run."
+        ),
+    ] = None,  # noqa: PT028 - a command, not a test
 ) -> int:
-    """Write a pytest file that replays RUN and fails at the first changed decision, with the log as a bundle
-    beside it.
+    """Write a pytest file with a test for each run, and the runs as recordings beside it.
+
+    Each test fails at the first changed decision; with --agent, at the first difference of your agent.
 
     Example: refold testcase RUN --out tests/test_payment.py
 
-    Exit code 1 if the test fails now.
+    Exit code 1 if a test fails now.
     """
+    _check_file(file)
+    if agent is not None and not _AGENT.fullmatch(agent):
+        raise WrongUse(f"--agent {agent!r}: expected module:name, as in shop.desk:make_agent")
+    logs = [each async for each in _read_all(place, runs)]
+    names = _name_tests(logs)
+    tests = [await _judge(log, name, file) for log, name in zip(logs, names, strict=True)]
+    _write(file, logs, tests, agent)
+    done = Testcase(file=str(file), tests=tuple(tests))
+    screen.result(done, lambda: _tell(screen, done, place))
+    return 0 if all(each.passes for each in tests) else 1
+
+
+def _check_file(file: Path) -> None:
     if not file.parent.is_dir():
         raise WrongUse(f"{file}: the folder {file.parent} does not exist: create it first, or name another")
     if not re.fullmatch(r"test_\w+\.py|\w+_test\.py", file.name, re.ASCII):
         raise WrongUse(
             f"{file}: expected test_NAME.py, with letters, digits and underscores: else pytest does not find it"
         )
-    log = file.with_suffix(".zip")
-    async with locations.reading(place) as store:
-        run = await addresses.run_of(store, run)
-        found = await audit(store, run, installed_guards())
-        why = await _why_unplayable(store, run) if found.clean else "its audit is not clean"
-        head = await store.head(run)
-        with write_atomically(file) as partial:
-            partial.write_text(_text(run, head.hash.hex(), file, played=not why), encoding="utf-8")
-            packed = await packer.pack(store, [run], log)
-    done = Testcase(
-        run=run,
-        test=str(file),
-        log=packed.path,
-        events=head.seq,
+
+
+async def _read_all(place: StorePlace, typed: Sequence[str]) -> AsyncIterator[LoadedLog]:
+    paths = [each for each in typed if is_path(each)]
+    for each in paths:
+        path = locations.expand_home(Path(each))
+        if not path.exists():
+            raise WrongUse(f"{path}: no such file or folder")
+        found = families_of(load_runs(path))
+        if not found:
+            raise WrongUse(f"{path}: no recordings, stores or transcripts in it")
+        for log in found:
+            yield log
+    others = [each for each in typed if each not in paths]
+    if others:
+        async with locations.reading(place) as store:
+            for each in others:
+                run = await addresses.run_of(store, each)
+                (log,) = families_of([each async for each in _family(store, run)])
+                yield log
+
+
+async def _family(store: Store, run: str) -> AsyncIterator[RecordedRun]:
+    """Yield a run and the runs below it; those that the store lacks are left out."""
+    try:
+        yield await recorded_run(store, run)
+    except UnknownRun:
+        return
+    children = [event.run async for _, event in events(store, run) if isinstance(event, ChildEnded)]
+    for child in dict.fromkeys(children):
+        async for each in _family(store, child):
+            yield each
+
+
+def _name_tests(logs: Sequence[LoadedLog]) -> list[str]:
+    """Return a name for each test, each once."""
+    names: list[str] = []
+    for log in logs:
+        run = log.runs[0].run
+        if not re.fullmatch(r"[\w.:-]{1,200}", run, re.ASCII):
+            raise WrongUse(f"run {run!r}: its id cannot be written to a Python file")
+        name = re.sub(r"\W", "_", f"run_{run}", flags=re.ASCII)
+        if name in names:
+            raise WrongUse(
+                f"run {run}: another of the runs would have the same test, test_{name}: leave one out"
+            )
+        names.append(name)
+    return names
+
+
+async def _judge(log: LoadedLog, name: str, file: Path) -> TestOfRun:
+    first = log.runs[0]
+    problem = await log.check(played=False)
+    why = "its audit is not clean" if problem else await log.play()
+    recording = recordings_of(file) / f"{first.run.replace(':', '_')}.jsonl"
+    return TestOfRun(
+        run=first.run,
+        test=f"test_{name}",
+        recording=str(recording),
+        events=len(first.records),
         played=not why,
         why=why,
-        passes=found.clean,
-    )
-    screen.result(done, lambda: _tell(screen, done))
-    return 0 if done.passes else 1
-
-
-async def _why_unplayable(store: Store, run: str) -> str:
-    """Return why the live engine cannot reproduce a run; "" if it just did."""
-    try:
-        recording = await Recording.read(store, run, installed_guards())
-        async with open_memory() as again:
-            await recording.play(again)
-    except Diverged as error:
-        return _describe_divergence(error)
-    except RefoldError as error:
-        return str(error)
-    return ""
-
-
-def _describe_divergence(error: Diverged) -> str:
-    as_told = f"different {', '.join(error.fields)}" if error.fields else f"not {error.recorded or 'nothing'}"
-    return (
-        f"an engine would record a different event {error.seq} ({error.played}, {as_told}), as is usual for runs "
-        "that were imported or shrunk"
+        passes=not problem,
     )
 
 
-def _text(run: str, head: str, file: Path, *, played: bool) -> str:
-    shown = run if re.fullmatch(r"[\w.:-]{1,200}", run, re.ASCII) else None
-    if shown is None:
-        raise WrongUse(f"run {run!r}: its id cannot be written to a Python file")
-    says = "Every decision follows from the facts"
-    says += ", audited and played again." if played else "."
-    return _TEST.substitute(
-        run=shown,
-        head=head,
-        log=file.with_suffix(".zip").name,
-        name=re.sub(r"\W", "_", f"run_{shown}", flags=re.ASCII),
-        says=says,
-        imports=_PLAYED_IMPORTS if played else _IMPORTS,
-        play=_PLAY if played else "",
-    )
+def _write(file: Path, logs: Sequence[LoadedLog], tests: Sequence[TestOfRun], agent: str | None) -> None:
+    """Write all files or none."""
+    text = "".join(_lines(tests, agent))
+    with ExitStack() as stack:
+        stack.enter_context(write_atomically(file)).write_text(text, encoding="utf-8")
+        folder = recordings_of(file)
+        folder.mkdir(parents=True, exist_ok=True)
+        for log, test in zip(logs, tests, strict=True):
+            partial = stack.enter_context(write_atomically(Path(test.recording)))
+            partial.write_text(encode_recording(log.runs), encoding="utf-8", newline="\n")
 
 
-def _tell(screen: Screen, done: Testcase) -> None:
-    screen.say(
-        f"{done.test}: replays run {done.run}, {figures.quantity(done.events, 'event')}, from {done.log}"
-    )
-    if not done.played:
-        note(
-            textwrap.shorten(
-                f"the test audits the log, but does not play it through the live engine: {done.why}", 300
+def _lines(tests: Sequence[TestOfRun], agent: str | None) -> Iterator[str]:
+    imports = "from refold.testing import RecordingFixture"
+    if agent is not None:
+        module, _, name = agent.partition(":")
+        imports = "\n".join(sorted([imports, f"from {module} import {name}"]))
+    yield _HEAD.format(says=_REPLAY_SAYS if agent is None else _AGENT_SAYS, imports=imports)
+    for test in tests:
+        check = f"replays({'' if test.played else 'played=False'})"
+        says = f"Run {test.run}: every decision follows from its facts."
+        if agent is not None:
+            check, says = (
+                f"against({agent.partition(':')[2]})",
+                f"Run {test.run}: the agent behaves as recorded.",
             )
+        yield _CASE.format(
+            name=test.test.removeprefix("test_"),
+            says=says,
+            recording=Path(test.recording).name,
+            check=check,
         )
-    if not done.passes:
-        note(f"the test fails now: refold audit {done.run} shows where")
-    note(f"next    python -m pytest {done.test}")
 
 
-Shows = Callable[[Log], bool]
-
-
-class MinimalLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written, as JSON: `facts` of `facts_before` facts are left, with the decisions that follow
-    from them.
-    """
-
-    run: str
-    path: str
-    facts: int
-    facts_before: int
-    events: int
-    tried: int
-
-
-async def shrink_command(
-    screen: Screen,
-    place: StorePlace,
-    run: WholeRun,
-    *,
-    file: Annotated[Path, new_file("The new store's file; it must not exist.")],
-    when: Annotated[
-        str | None, option("--when", "The log must reach a state where this holds, as 'spent_usd > 1.0'.")
-    ] = None,
-    audit_differs: Annotated[
-        bool, option("--audit-differs", "The first different decision must differ in the same way.")
-    ] = False,
-    check: Annotated[
-        str | None,
-        option("--check", "This command must exit with 0; REFOLD_STORE names the store of the log."),
-    ] = None,
-    most: Annotated[int, option("--most", "Try at most this many logs.", min=1)] = 10_000,
-) -> int:
-    """Write the smallest log that still shows a condition: leave facts out of RUN, and derive its decisions
-    again.
-
-    The log is valid, and is written to a new store. RUN is not changed.
-
-    Example: refold shrink RUN --when 'spent_usd > 1.0' --out small.db
-    """
-    if [when is not None, audit_differs, check is not None].count(True) != 1:
-        raise WrongUse("expected one of --when, --audit-differs and --check: what the smaller log must show")
-    async with locations.reading(place) as store:
-        run = await addresses.run_of(store, run)
-        told = await read_facts(store, run)
-        twist = await _first_difference(store, run) if audit_differs else None
-    registry, shows = installed_guards(), None
-    if twist is not None:
-        shows = make_divergence_property(twist, registry)
-    elif when is not None:
-        shows = make_property(state_question(when).matches, registry)
-    steps = shrink_steps(run, told, registry=registry, twist=twist, most=most)
-    with write_atomically(file) as partial:
-        log, tried = await _find_smallest(steps, shows, _words(check))
-        async with await open_store(partial) as made:
-            said = f"made of {len(log.told)} of the {figures.quantity(len(told), 'fact')} of run {run}, by refold shrink"
-            name = await write(made, log, said)
-            events_ = (await made.head(name)).seq
-    facts = len(log.told)
-    done = MinimalLog(
-        run=name, path=str(file), facts=facts, facts_before=len(told), events=events_, tried=tried
-    )
-    screen.result(done, lambda: _tell_shrunk(screen, done))
-    return 0
-
-
-async def _first_difference(store: Store, run: str) -> FirstDivergence:
-    log = [event async for _, event in events(store, run)]
-    parted = find_first_divergence(log, installed_guards())
-    if parted is None:
-        raise WrongUse(f"run {run}: every decision follows from its facts: no difference to reproduce")
-    return parted
-
-
-async def _find_smallest(steps: Shrinking, shows: Shows | None, words: Sequence[str]) -> tuple[Log, int]:
-    """Return the smallest log that shows the condition, or with which the command exits with 0, and the
-    number tried.
-    """
-    tried = code = 0
-    try:
-        log = next(steps)
-        while True:
-            tried += 1
-            code = 0 if shows else await _exit_code_for(words, log)
-            log = steps.send(shows(log) if shows else code == 0)
-    except ShowsNothing as error:
-        if shows:
-            raise
-        raise WrongUse(f"--check: {words[0]} exits with {code} for the full log, expected 0") from error
-    except StopIteration as found:
-        smallest: Log = found.value
-        return smallest, tried
-
-
-def _words(command: str | None) -> list[str]:
-    try:
-        words = shlex.split(command or "")
-    except ValueError as error:
-        raise WrongUse(f"--check: {error}") from error
-    if command is not None and not words:
-        raise WrongUse("--check: expected a command")
-    return words
-
-
-async def _exit_code_for(words: Sequence[str], log: Log) -> int:
-    """Run the command with a store of this log alone, named by REFOLD_STORE, and return its exit code."""
-    with TemporaryDirectory(prefix="refold-shrink-") as folder:
-        path = Path(folder) / "runs.db"
-        async with await open_store(path, durability="process") as store:
-            await write(store, log, "a log that refold shrink tries")
-        try:
-            ended = await anyio.run_process(
-                words,
-                check=False,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, STORE: str(path)},
-            )
-        except OSError as error:
-            raise WrongUse(f"--check: {words[0]} cannot be run: {error.strerror or error}") from error
-    return ended.returncode
-
-
-def _tell_shrunk(screen: Screen, done: MinimalLog) -> None:
-    left = f"{figures.count(done.facts)} of {figures.quantity(done.facts_before, 'fact')}"
-    screen.say(f"{done.path}: run {done.run}, {left}, {figures.quantity(done.events, 'event')}")
-    note(f"{figures.count(done.tried)} logs tried; without the removed facts, the log still shows the same")
-    note(f"next    refold show {done.run}{StorePlace(Path(done.path), '--store').option}")
+def _tell(screen: Screen, done: Testcase, place: StorePlace) -> None:
+    for test in done.tests:
+        count = figures.quantity(test.events, "event")
+        screen.say(f"{done.file}: {test.test} replays run {test.run}, {count}, from {test.recording}")
+        if not test.played:
+            why = f"the test audits the log, but does not play it through the live engine: {test.why}"
+            note(textwrap.shorten(why, 300))
+        if not test.passes:
+            note(f"the test fails now: refold audit {test.run}{place.option} shows where")
+    note(f"next    python -m pytest {shlex.quote(done.file)}")

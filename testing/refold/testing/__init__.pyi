@@ -2,6 +2,8 @@ from .clocks import FrozenClock as FrozenClock
 from .clocks import frozen as frozen
 from .failures import BehaviourChanged as BehaviourChanged
 from .failures import Evidence as Evidence
+from .fixtures import RecordingFixture as RecordingFixture
+from .fixtures import RunFixture as RunFixture
 from .matchers import Ignore as Ignore
 from .policies import DecisionsChanged as DecisionsChanged
 from .policies import assert_same_decisions as assert_same_decisions

@@ -20,11 +20,12 @@ from refold.testing.failures import Evidence
 from refold.testing.live import compare_live
 from refold.testing.logs import LoadedLog, load_log, recording_of
 from refold.testing.matchers import Ignored, Matchers
+from refold.testing.places import recordings_of
 from refold.testing.recorder import Filter, Operator, record
 from refold.testing.replays import Replayed, ReplayOptions, replay
 from refold.testing.requests import allow_requests, forbid_requests
 from refold.testing.results import ObservedRun
-from refold.testing.sessions import SESSION, Mode, Session, name_test, recordings_of
+from refold.testing.sessions import SESSION, Mode, Session, name_test
 
 Live = Literal["", "tools", "model", "all"]
 """What runs for real in a replay: nothing, the tools, the model, or both."""
@@ -277,8 +278,12 @@ class RecordedCase:
         how = replace(how, start={"messages": earlier, **options})
         return (await compare(self._log.recordings, made, task, how)).run
 
-    def replays(self) -> ObservedRun:
+    def replays(self, *, played: bool = True) -> ObservedRun:
         """Check that the log is intact and that every decision follows from its facts, and return the run.
+
+        Args:
+            played: Also play the facts through the engine, which must record the same log. Not possible for
+                logs that no engine recorded: of imported or shrunk runs.
 
         Raises:
             AssertionError: An event was edited, or a decision differs from what its facts give today.
@@ -286,7 +291,7 @@ class RecordedCase:
         __tracebackhide__ = True
         if _in_event_loop():
             raise WrongUse("replays() needs no event loop: call it in a test that is not async")
-        problem = anyio.run(self._log.check)
+        problem = anyio.run(partial(self._log.check, played=played))
         if problem:
             pytest.fail(f"{self._fixture.shown(self.path)}: {problem}", pytrace=False)
         return self.run

@@ -1,6 +1,6 @@
 """Logs for comparisons: from recordings, stores, bundles and transcripts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -8,7 +8,7 @@ import msgspec
 from refold.engine.clock import new_salts
 from refold.engine.compatibility import installed_guards
 from refold.engine.journal import record
-from refold.engine.playback import Recording
+from refold.engine.playback import Diverged, Recording
 from refold.importers.registry import detect_format, importer
 from refold.importers.source import Source
 from refold.importers.transcript import Transcript
@@ -46,25 +46,49 @@ class LoadedLog(msgspec.Struct, frozen=True, kw_only=True):
         """Return a store in memory with the runs."""
         return await fill_store(self.runs)
 
-    async def check(self) -> str:
+    async def check(self, *, played: bool) -> str:
         """Return why the run is not intact, or which decision does not follow from its facts; "" if all is
         well.
+
+        `played`: the engine must record the same log from the same facts.
         """
         store = await self.store()
         for each in self.runs:
-            found = await verify(store, each.run)
-            if not found.whole:
-                return f"run {each.run} is not intact: {found.problem or found.unweighable}"
-            audited = await audit(store, each.run, self.registry)
-            if audited.damaged:
-                return f"run {each.run}: {audited.damaged}"
-            for finding in (*audited.findings, *audited.unreplayable):
-                if finding.derived != finding.recorded:
-                    return (
-                        f"run {each.run}: event {finding.seq}: {finding.kind} is {finding.difference} {finding.why}\n"
-                        f"  recorded  {finding.recorded}\n  derived   {finding.derived}"
-                    )
+            problem = await _check(store, each.run, self.registry)
+            if problem:
+                return problem
+        return await self.play() if played else ""
+
+    async def play(self) -> str:
+        """Play the facts of each run through the engine; return the first difference, "" if there is none."""
+        for recording in self.recordings:
+            try:
+                await recording.play(open_memory())
+            except Diverged as error:
+                other = f", with another {', '.join(error.fields)}" if error.fields else ""
+                return (
+                    f"run {error.run}: the engine records a different event {error.seq} "
+                    f"({error.played}{other}), as for runs that were imported or shrunk"
+                )
+            except RefoldError as error:
+                return str(error)
         return ""
+
+
+async def _check(store: Store, run: str, registry: Registry) -> str:
+    found = await verify(store, run)
+    if not found.whole:
+        return f"run {run} is not intact: {found.problem or found.unweighable}"
+    audited = await audit(store, run, registry)
+    if audited.damaged:
+        return f"run {run}: {audited.damaged}"
+    for finding in (*audited.findings, *audited.unreplayable):
+        if finding.derived != finding.recorded:
+            return (
+                f"run {run}: event {finding.seq}: {finding.kind} is {finding.difference} {finding.why}\n"
+                f"  recorded  {finding.recorded}\n  derived   {finding.derived}"
+            )
+    return ""
 
 
 async def fill_store(runs: Sequence[RecordedRun]) -> Store:
@@ -96,22 +120,38 @@ def load_log(path: Path, run: str = "") -> LoadedLog:
     Raises:
         WrongUse: The file has no such run, or several.
     """
-    runs = list(load_runs(path))
-    chosen = [each for each in runs if each.run.startswith(run)] if run else _top(runs)
-    exact = [each for each in chosen if each.run == run]
-    chosen = exact or chosen
-    if len(chosen) != 1:
-        named = ", ".join(each.run for each in (chosen or runs)[:5])
+    families = families_of(load_runs(path))
+    chosen = [each for each in families if each.runs[0].run.startswith(run)]
+    exact = [each for each in chosen if each.runs[0].run == run]
+    if len(exact or chosen) != 1:
+        named = ", ".join(each.runs[0].run for each in (chosen or families)[:5])
         what = (
-            f"no run {run!r}"
-            if not chosen
-            else f"{len(chosen)} runs match {run!r}"
-            if run
+            f"several runs begin with {run!r}"
+            if chosen and run
             else "several runs"
+            if chosen
+            else f"no run {run!r}"
         )
-        raise WrongUse(f"{path}: {what}: choose one: {named}")
-    children = [each for each in runs if each is not chosen[0] and _parent(each) == chosen[0].run]
-    return LoadedLog(runs=[chosen[0], *children], registry=installed_guards())
+        raise WrongUse(f"{path}: {what}: choose one by run=, such as {named}")
+    return (exact or chosen)[0]
+
+
+def families_of(runs: Iterable[RecordedRun]) -> list[LoadedLog]:
+    """Group runs: each that no other of them started, with the runs below it."""
+    every = list(runs)
+    known = {each.run: each for each in every}
+    registry = installed_guards()
+    families: dict[str, list[RecordedRun]] = {}
+    for each in every:
+        top, seen = each, {each.run}
+        while (above := known.get(parent_of(top))) is not None and above.run not in seen:
+            top = above
+            seen.add(top.run)
+        families.setdefault(top.run, [top] if top is not each else []).append(each)
+    return [
+        LoadedLog(runs=list({each.run: each for each in family}.values()), registry=registry)
+        for family in families.values()
+    ]
 
 
 def load_runs(path: Path) -> Iterator[RecordedRun]:
@@ -132,11 +172,6 @@ def load_runs(path: Path) -> Iterator[RecordedRun]:
 _SUFFIXES = frozenset({".jsonl", ".db", ".zip", ".json", ".eval"})
 
 
-def _top(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
-    known = {each.run for each in runs}
-    return [each for each in runs if _parent(each) not in known]
-
-
 class _Parent(msgspec.Struct):
     run: str = ""
 
@@ -145,7 +180,8 @@ class _Opening(msgspec.Struct):
     parent: _Parent | str | None = None
 
 
-def _parent(run: RecordedRun) -> str:
+def parent_of(run: RecordedRun) -> str:
+    """Return the run that started this one, "" if none did."""
     parent = msgspec.json.decode(run.records[0].body, type=_Opening).parent
     return parent.run if isinstance(parent, _Parent) else ""
 

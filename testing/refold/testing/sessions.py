@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-FOLDER = "recordings"
-"""The folder beside a test file that holds the recordings of its tests, in a folder for each test file."""
+from refold.testing.places import recordings_of
 
 OFFLINE = "REFOLD_OFFLINE"
 """The environment variable that lets agents be created without a key for their model."""
@@ -36,11 +35,6 @@ class Unused(Enum):
     REPORT = "report"
     FAIL = "fail"
     DELETE = "delete"
-
-
-def recordings_of(test_file: Path) -> Path:
-    """Return the folder with the recordings of a test file's tests."""
-    return test_file.parent / FOLDER / test_file.stem
 
 
 def name_test(item: pytest.Item) -> str:
@@ -163,9 +157,12 @@ class Session:
         return self.unused is Unused.FAIL and bool(self._left)
 
     def _unused_of(self, folder: Path) -> Iterator[Path]:
+        """Yield the unused recordings of a folder: a test that did not pass may use any of them."""
+        passed = all(Path(test).parent != folder for test in self._unfinished)
         for path in sorted(folder.glob("*.jsonl")):
             test = re.sub(r"\.\d+$", "", str(path.with_suffix("")))
-            if str(path) not in self._used and test not in self._unfinished:
+            judged = test not in self._unfinished if test in self._tests else passed
+            if judged and str(path) not in self._used:
                 yield path
 
     def summary(self, root: Path) -> Iterator[str]:
