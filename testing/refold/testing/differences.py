@@ -3,6 +3,7 @@
 import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, cast
 
 import msgspec
@@ -140,10 +141,17 @@ def _compare_tool(before: ToolSchema, now: ToolSchema, matchers: Matchers) -> It
 
 
 def _pretty(schema: str) -> str:
+    """Return a schema with a line for each argument, so that a changed one is a changed line."""
     try:
-        return json.dumps(json.loads(schema), indent=1, ensure_ascii=False, sort_keys=True)
+        parsed: Any = json.loads(schema)
     except ValueError:
         return schema
+    if not isinstance(parsed, dict):
+        return schema
+    fields = cast("dict[str, Any]", parsed)
+    properties = cast("dict[str, Any]", fields.pop("properties", {}))
+    lines = [*properties.items(), *sorted(fields.items())]
+    return "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in lines)
 
 
 def compare_settings(recorded: Mapping[str, str], actual: Mapping[str, str]) -> Iterator[Difference]:
@@ -206,35 +214,33 @@ def compare_manifests(recorded: ev.RunStarted, actual: ev.RunStarted) -> list[Di
 
 def compare_policies(recorded: Policy, actual: Policy) -> list[Difference]:
     """Return each key of two policies that differs. Texts that only one of them has are left out."""
-    before, now = (dict(_flatten("", msgspec.to_builtins(each))) for each in (recorded, actual))
-    places = [key for key in {**before, **now} if before.get(key, _UNSET) != now.get(key, _UNSET)]
     return [
-        Difference(
-            what="the policy differs",
-            where=place,
-            recorded=_value(before.get(place, "not set")),
-            actual=_value(now.get(place, "not set")),
+        Difference(what="the policy differs", where=key, recorded=_value(before), actual=_value(now))
+        for key, before, now in _compare_values(
+            "", msgspec.to_builtins(recorded), msgspec.to_builtins(actual)
         )
-        for place in places
-        if not (place.startswith("texts.") and (place not in before or place not in now))
+        if not (key.startswith("texts.") and _UNSET in (before, now))
     ]
 
 
-def _flatten(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each key with its value. An entry of a list is one value, without its empty keys."""
-    if isinstance(value, dict) and value:
-        for key, each in cast("dict[str, Any]", value).items():
-            yield from _flatten(f"{path}.{key}" if path else key, each)
-    elif isinstance(value, list | tuple):
-        for place, each in enumerate(cast("Sequence[Any]", value)):
-            entry = cast("dict[str, Any]", each) if isinstance(each, dict) else None
-            yield (
-                f"{path}[{place}]",
-                each if entry is None else {key: one for key, one in entry.items() if one or one == 0},
-            )
-    else:
-        yield path, value
+def _compare_values(path: str, before: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each place at which two plain values differ, with both."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        one, other = cast("dict[str, Any]", before), cast("dict[str, Any]", now)
+        for key in {**one, **other}:
+            inner = f"{path}.{key}" if path else key
+            yield from _compare_values(inner, one.get(key, _UNSET), other.get(key, _UNSET))
+    elif isinstance(before, list | tuple) and isinstance(now, list | tuple):
+        pairs = zip_longest(cast("Sequence[Any]", before), cast("Sequence[Any]", now), fillvalue=_UNSET)
+        for place, (left, right) in enumerate(pairs):
+            yield from _compare_values(f"{path}[{place}]", left, right)
+    elif before != now:
+        yield path, before, now
 
 
-def _value(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+def _value(value: Any) -> str:
+    if value is _UNSET:
+        return "not set"
+    if isinstance(value, dict):  # an entry without its empty keys
+        value = {key: each for key, each in cast("dict[str, Any]", value).items() if each or each == 0}
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -80,7 +80,11 @@ def _more(text: str) -> str:
 def _equal(found: Evidence) -> str:
     if not found.events:
         return ""
-    return f"the first {found.equal} of {found.events} events" if found.equal else "no event"
+    return (
+        f"the first {found.equal} of {found.events} events"
+        if found.equal
+        else f"none of {found.events} events"
+    )
 
 
 def _where(found: Evidence) -> str:

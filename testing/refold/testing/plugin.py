@@ -60,19 +60,26 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show a difference without a traceback, and remember which tests passed."""
     report = yield
-    if call.excinfo is not None and hasattr(call.excinfo.value, "evidence"):
-        report.longrepr = _locate(item, call.excinfo)
+    if call.excinfo is not None and (shown := _show(item, call.excinfo)):
+        report.longrepr = shown
     item.config.stash[SESSION].finish(item, report)
     return report
 
 
-def _locate(item: pytest.Item, found: pytest.ExceptionInfo[BaseException]) -> str:
-    """Return the message of an error below the line of the test that raised it."""
-    lines = [entry for entry in found.traceback if entry.path == item.path]
-    if not lines:
-        return str(found.value)
-    place = f"{os.path.relpath(item.path, item.config.invocation_params.dir)}:{lines[-1].lineno + 1}"
-    return f"{found.value}\n\n{place}: {str(lines[-1].statement).strip()}"
+def _show(item: pytest.Item, found: pytest.ExceptionInfo[BaseException]) -> str:
+    """Return the message of an error from this package, and the test's line; "" for any other error."""
+    places = [place for place, entry in enumerate(found.traceback) if entry.path == item.path]
+    if not places:
+        return ""
+    entry = found.traceback[places[-1]]
+    below = found.traceback[places[-1] + 1 :]
+    ours = bool(below) and Path(below[0].path).parent == Path(__file__).parent
+    theirs = any(item.config.rootpath in Path(each.path).parents for each in below)
+    if not ours or theirs or not type(found.value).__module__.startswith("refold."):
+        return ""
+    kind = "" if hasattr(found.value, "evidence") else f"{found.typename}: "
+    place = f"{os.path.relpath(item.path, item.config.invocation_params.dir)}:{entry.lineno + 1}"
+    return f"{kind}{found.value}\n\n{place}: {str(entry.statement).strip()}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

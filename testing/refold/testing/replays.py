@@ -37,13 +37,13 @@ from refold.testing.results import ObservedRun
 PATIENCE = 60.0
 """Seconds after which a replay that makes no progress fails."""
 
-_PREDICTED = frozenset({"deadline", "until"})
-"""Fields about the future. If they matter, a later event differs, too."""
+_PREDICTED = frozenset({"deadline", "until", "view"})
+"""Fields about the future: if they matter, a later event differs, too. `view` is a digest of the prompt and
+of the tools' code: the request itself is compared."""
 
 _MEASURED = frozenset(
     {
         "size",
-        "view",
         "input_tokens",
         "digest",
         "tokens",

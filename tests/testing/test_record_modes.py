@@ -1,0 +1,194 @@
+"""The option --refold-record, the files it writes, and recordings that no test used."""
+
+import json
+import re
+
+import pytest
+
+from testing.conftest import SHOP, TEST, Session, recordings
+
+RECORDED = ["test_shop/test_buy.jsonl"]
+
+
+def test_a_missing_recording_fails_and_names_the_command(session: Session, pytester: pytest.Pytester) -> None:
+    """By default nothing is recorded: no model is asked and no tool runs."""
+    ran = session(test_shop=TEST)
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(
+        [
+            "no recording: recordings/test_shop/test_buy.jsonl does not exist, and --refold-record=none records nothing",
+            "  record    pytest test_shop.py::test_buy --refold-record=missing",
+        ]
+    )
+    assert [] == recordings(pytester)
+
+
+def test_missing_records_once(session: Session, pytester: pytest.Pytester) -> None:
+    """`missing` records what has no recording and leaves the others; from then on no option is needed."""
+    ran = session("--refold-record=missing", test_shop=TEST)
+    ran.assert_outcomes(passed=1)
+    ran.stdout.fnmatch_lines(["refold: recorded recordings/test_shop/test_buy.jsonl"])
+    assert RECORDED == recordings(pytester)
+    before = (pytester.path / "recordings" / RECORDED[0]).read_bytes()
+    for option in ("none", "missing"):
+        again = session(f"--refold-record={option}", test_shop=TEST)
+        again.assert_outcomes(passed=1)
+        again.stdout.no_fnmatch_line("refold: recorded*")
+    assert before == (pytester.path / "recordings" / RECORDED[0]).read_bytes()
+
+
+def test_a_recording_is_the_same_again(session: Session, pytester: pytest.Pytester) -> None:
+    """Recorded again, byte for byte: ids, instants, durations and salts are fixed, and nothing of this machine."""
+    session("--refold-record=all", test_shop=TEST).assert_outcomes(passed=1)
+    path = pytester.path / "recordings" / RECORDED[0]
+    before = path.read_bytes()
+    session("--refold-record=all", test_shop=TEST).assert_outcomes(passed=1)
+    assert before == path.read_bytes()
+    started = json.loads(before.splitlines()[1])
+    assert "worker" not in started["body"]
+    assert "versions" not in started["body"]
+    assert not re.search(rb"pid|/tmp|hostname", before)
+
+
+PARALLEL = (
+    SHOP.replace(
+        "LINES = [", 'LINES = [calls(("slow", {"n": 3}), ("slow", {"n": 1}), ("slow", {"n": 2})), '
+    ).replace("tools=[price, pay]", "tools=[price, pay, slow]")
+    + '''
+
+@tool(replay="read_only")
+async def slow(n: int) -> int:
+    """Take a while, the last the shortest."""
+    import anyio
+    await anyio.sleep(n / 100)
+    return n
+'''
+)
+
+
+def test_parallel_calls_are_recorded_in_order(session: Session, pytester: pytest.Pytester) -> None:
+    """Results stand in the order of the calls, whichever came first."""
+    session("--refold-record=all", test_shop=TEST, shop=PARALLEL).assert_outcomes(passed=1)
+    lines = (pytester.path / "recordings" / RECORDED[0]).read_text(encoding="utf-8").splitlines()
+    results = [json.loads(line)["content"]["output"] for line in lines if '"tool_returned"' in line]
+    assert ["3", "1", "2", "30", "paid 30 cents"] == results
+    session(test_shop=TEST, shop=PARALLEL).assert_outcomes(passed=1)
+
+
+def test_each_test_has_its_recording(session: Session, pytester: pytest.Pytester) -> None:
+    """Named after the test: with its class and parameters, a number for a second run, and no event loop."""
+    text = """
+import pytest
+from shop import make
+
+class TestShop:
+    @pytest.mark.parametrize("coin", ["eur", "a/b"])
+    def test_pay(self, refold_run, coin):
+        refold_run(make, f"Pay in {coin}.")
+        refold_run(make, "And again.")
+
+@pytest.mark.anyio
+async def test_async(refold_run):
+    await refold_run.run(make, "Buy.")
+"""
+    ran = session("--refold-record=missing", test_shop=text)
+    ran.assert_outcomes(passed=4)
+    names = {re.sub("-[0-9a-f]{8}", "-HASH", name) for name in recordings(pytester)}
+    assert names == {
+        "test_shop/TestShop.test_pay-a_b-HASH.jsonl",
+        "test_shop/TestShop.test_pay-a_b-HASH.2.jsonl",
+        "test_shop/TestShop.test_pay-eur.jsonl",
+        "test_shop/TestShop.test_pay-eur.2.jsonl",
+        "test_shop/test_async.jsonl",
+    }
+    session(test_shop=text).assert_outcomes(passed=4)
+
+
+UNUSED = """
+from shop import make
+
+def test_buy(refold_run):
+    refold_run(make, "Buy an apple.")
+
+def test_sell(refold_run):
+    refold_run(make, "Sell an apple.")
+"""
+LEFT = "recordings/test_shop/test_sell.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("option", "code", "line", "stays"),
+    [
+        pytest.param("report", 0, f"refold: unused recording {LEFT}", True, id="report"),
+        pytest.param("fail", 1, f"refold: unused recording {LEFT}", True, id="fail"),
+        pytest.param("delete", 0, f"refold: deleted recording {LEFT}", False, id="delete"),
+    ],
+)
+def test_unused_recordings(
+    session: Session, pytester: pytest.Pytester, option: str, code: int, line: str, stays: bool
+) -> None:
+    """A recording whose test is gone is reported, fails the session, or is deleted."""
+    session("--refold-record=missing", test_shop=UNUSED).assert_outcomes(passed=2)
+    ran = session(f"--refold-unused={option}", test_shop=TEST)
+    assert code == ran.ret
+    ran.stdout.fnmatch_lines([line])
+    assert stays == (pytester.path / LEFT).exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        pytest.param(["-k", "buy"], UNUSED, id="deselected"),
+        pytest.param(["test_shop.py::test_buy"], UNUSED, id="one test was named"),
+        pytest.param(
+            [], UNUSED.replace('refold_run(make, "Sell', 'assert 0, (make, "Sell'), id="failed before it"
+        ),
+        pytest.param(
+            [],
+            UNUSED.replace("def test_sell", "import pytest\n@pytest.mark.skip\ndef test_sell"),
+            id="skipped",
+        ),
+    ],
+)
+def test_recordings_of_tests_that_did_not_run(
+    session: Session, pytester: pytest.Pytester, options: list[str], text: str
+) -> None:
+    """Whether they are used nobody knows, so they are neither reported nor deleted."""
+    session("--refold-record=missing", test_shop=UNUSED).assert_outcomes(passed=2)
+    ran = session("--refold-unused=delete", *options, test_shop=text)
+    ran.stdout.no_fnmatch_line("refold: deleted*")
+    assert (pytester.path / LEFT).exists()
+
+
+def test_secrets_are_not_recorded(
+    session: Session, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the engine redacts is redacted, and filters remove the rest from all texts, prompts too."""
+    monkeypatch.setenv("SHOP_API_KEY", "hunter2-hunter2-hunter2")
+    shop = SHOP.replace('return f"paid {cents} cents"', 'return os.environ["SHOP_API_KEY"] + " for Ann Lee"')
+    test = TEST.replace(
+        '"Buy an apple.")',
+        '"Buy an apple for Ann Lee.", before_record=[lambda text: text.replace("Ann Lee", "NAME")])',
+    )
+    session("--refold-record=missing", test_shop=test, shop=shop).assert_outcomes(passed=1)
+    written = (pytester.path / "recordings" / RECORDED[0]).read_text(encoding="utf-8")
+    assert "hunter2" not in written
+    assert "Ann Lee" not in written
+    assert "Buy an apple for NAME." in written
+    session(test_shop=test, shop=shop).assert_outcomes(passed=1)
+
+
+def test_a_damaged_recording(session: Session, pytester: pytest.Pytester) -> None:
+    """A recording that was cut off, as by a merge, is an error that names the line."""
+    session("--refold-record=missing", test_shop=TEST).assert_outcomes(passed=1)
+    path = pytester.path / "recordings" / RECORDED[0]
+    path.write_text(
+        "".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:-2]), encoding="utf-8"
+    )
+    ran = session(test_shop=TEST)
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(
+        [
+            "DamagedRecording: *test_buy.jsonl: run test_buy has 14 of 16 events: the file was cut off; record it again"
+        ]
+    )
