@@ -38,7 +38,9 @@ def test_missing_records_once(session: Session, pytester: pytest.Pytester) -> No
 
 
 def test_a_recording_is_the_same_again(session: Session, pytester: pytest.Pytester) -> None:
-    """Recorded again, byte for byte: ids, instants, durations and salts are fixed, and nothing of this machine."""
+    """Recorded again, byte for byte: ids, instants, durations and salts are fixed, and nothing of this
+    machine.
+    """
     session("--refold-record=all", test_shop=TEST).assert_outcomes(passed=1)
     path = pytester.path / "recordings" / RECORDED[0]
     before = path.read_bytes()
