@@ -31,8 +31,8 @@ from refold.engine.fork import MADE_UP, Fork
 from refold.engine.models.lookup import base_url_from
 from refold.engine.models.protocol import Model
 from refold.engine.result import RunResult
-from refold.engine.run import Run, anew
-from refold.engine.runtime import Runtime, versions
+from refold.engine.run import Run
+from refold.engine.runtime import Runtime, anew, versions
 from refold.engine.secrets import redactor_of, refuse_secret
 from refold.engine.tenure import this_process
 from refold.engine.tools.protocol import Tool

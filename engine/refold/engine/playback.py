@@ -19,8 +19,8 @@ from refold.engine.conversation import Conversation
 from refold.engine.journal import event_of
 from refold.engine.models.protocol import ModelRequest
 from refold.engine.models.script import Ended, RecordedModel
-from refold.engine.run import Run, anew
-from refold.engine.runtime import Runtime
+from refold.engine.run import Run
+from refold.engine.runtime import Runtime, anew
 from refold.engine.service import serve
 from refold.engine.tasks import Background
 from refold.engine.tools.protocol import RecordedTools, Tool
@@ -190,7 +190,13 @@ class Recording:
         def start(fact: ev.Fact) -> ev.Fact:
             assert isinstance(fact, ev.RunStarted)
             kept = self.opening
-            return replace(fact, worker=kept.worker, versions=kept.versions, parent=kept.parent)
+            return replace(
+                fact,
+                worker=kept.worker,
+                versions=kept.versions,
+                parent=kept.parent,
+                context=kept.context,  # the model is not asked, and may be unavailable here
+            )
 
         replayed = run.with_runtime(play, start)
         await score.perform(replayed, watcher)

@@ -1,6 +1,6 @@
 """Runs: await the result, read updates, cancel, answer."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Self, cast
@@ -12,8 +12,8 @@ from refold.engine.clock import LateMaker, Maker, recorded
 from refold.engine.fork import keep_late
 from refold.engine.journal import Journal, refuse_imported
 from refold.engine.loop import Driver
-from refold.engine.result import RunResult, result_of
-from refold.engine.runtime import Runtime, versions, wake_parent
+from refold.engine.result import RunResult, WaitingCall, result_of
+from refold.engine.runtime import Opening, Runtime, altered, versions, wake_parent
 from refold.engine.tasks import Background, aside, pace
 from refold.engine.tenure import BRIEF, Tenure, this_process
 from refold.engine.updates import Audience, StreamedText, Update, Updates
@@ -31,26 +31,6 @@ if TYPE_CHECKING:
     from transitions import Machine
 
     from refold.engine.updates import LiveAgent
-
-Opening = Callable[[Journal], Awaitable[tuple[RunState, list[Maker]]]]
-"""Begins a run: returns the state before its first own event, and its first facts."""
-
-
-def anew(make: Maker) -> Opening:
-    """Return the opening of a run with a log of its own."""
-
-    async def begin(_: Journal) -> tuple[RunState, list[Maker]]:
-        return NEW, [make]
-
-    return begin
-
-
-def _changed(opening: Opening, start: Callable[[ev.Fact], ev.Fact]) -> Opening:
-    async def begin(journal: Journal) -> tuple[RunState, list[Maker]]:
-        state, (first, *others) = await opening(journal)
-        return state, [lambda state, at, salt: start(first(state, at, salt)), *others]
-
-    return begin
 
 
 class Run:
@@ -80,6 +60,11 @@ class Run:
     def state(self) -> RunState:
         """The state on disk."""
         return self._loop.state if self._loop else self._state
+
+    @property
+    def pending(self) -> tuple[WaitingCall, ...]:
+        """The calls that wait for an operator, once `result()` returned."""
+        return self._result.pending if self._result else ()
 
     @property
     def has_input(self) -> bool:
@@ -234,7 +219,7 @@ class Run:
         """
         opening = self._opening
         if start is not None and opening is not None:
-            opening = _changed(opening, start)
+            opening = altered(opening, start)
         return Run(self.id, change(self._runtime), opening, take_over=self._take_over)
 
     async def __aenter__(self) -> Self:

@@ -10,11 +10,13 @@ import msgspec
 
 from refold.engine.arguments import StoreSource
 from refold.engine.clock import Maker, Salts
+from refold.engine.journal import Journal
 from refold.engine.service import serve
 from refold.engine.world import Work, World
 from refold.reducers.effects import RunTool, WaitUntil, next_effects
+from refold.reducers.events import Fact
 from refold.reducers.guards import Registry
-from refold.reducers.state import RunState
+from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import NANO
 from refold.store.protocol import LEASE_SECONDS, Store, UnknownRun
 
@@ -39,6 +41,29 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     lease: float = LEASE_SECONDS
     driven: bool = True
     resumes: bool = True
+
+
+Opening = Callable[[Journal], Awaitable[tuple[RunState, list[Maker]]]]
+"""Begins a run: returns the state before its first own event, and its first facts."""
+
+
+def anew(make: Maker) -> Opening:
+    """Return the opening of a run with a log of its own."""
+
+    async def begin(_: Journal) -> tuple[RunState, list[Maker]]:
+        return NEW, [make]
+
+    return begin
+
+
+def altered(opening: Opening, start: Callable[[Fact], Fact]) -> Opening:
+    """Return the opening with its first fact changed."""
+
+    async def begin(journal: Journal) -> tuple[RunState, list[Maker]]:
+        state, (first, *others) = await opening(journal)
+        return state, [lambda state, at, salt: start(first(state, at, salt)), *others]
+
+    return begin
 
 
 def versions() -> dict[str, str]:

@@ -20,7 +20,15 @@ import msgspec
 from refold.engine.models import local_server, weights
 from refold.engine.models.local_dialect import answer_schema, offered_tools, transcript
 from refold.engine.models.local_server import LocalServer, Piece
-from refold.engine.models.protocol import CallDelta, Delta, ModelError, ModelRequest, Reply, TextDelta
+from refold.engine.models.protocol import (
+    CallDelta,
+    Delta,
+    ModelError,
+    ModelRequest,
+    ModelUnavailable,
+    Reply,
+    TextDelta,
+)
 from refold.reducers.errors import WrongUse
 from refold.reducers.messages import ReplyCall, Usage
 from refold.reducers.vocabulary import FailureClass, StopReason
@@ -312,7 +320,9 @@ def _locate(path_or_name: str | Path) -> Path:
         weights.known(str(path_or_name))  # raises an error that lists the known names
     path = weights.path_of(str(path_or_name))
     if not path.exists():
-        raise WrongUse(f"the model {path_or_name} is not on this machine: fetch it with `refold model fetch`")
+        raise ModelUnavailable(
+            f"the model {path_or_name} is not on this machine: fetch it with `refold model fetch`"
+        )
     return path
 
 

@@ -1,14 +1,20 @@
 """Lookup of a model by the name that the user types."""
 
 import os
+from collections.abc import AsyncGenerator
 
-from refold.engine.models.protocol import Model
+from refold.engine.models.protocol import Delta, Model, ModelRequest, ModelUnavailable, Reply
 from refold.reducers.errors import WrongUse
 from refold.reducers.text import clean
 
 LOCAL = "local"
 IN_PROCESS = frozenset({LOCAL})
 """Providers whose models run in this process: without an address, a price and a connection."""
+
+OFFLINE = "REFOLD_OFFLINE"
+"""If this environment variable is set, a model that is unavailable here can be named; its first request
+fails.
+"""
 
 BASE_URL = "REFOLD_BASE_URL"
 """The environment variable with the model's address if no `base_url` is given."""
@@ -60,6 +66,41 @@ def model_at(
     timeout: float | None = None,
 ) -> Model:
     """Return a model as `resolve_model` does, without reading `REFOLD_BASE_URL`. For a policy's fallbacks."""
+    try:
+        return _model_at(name, base_url=base_url, price=price, timeout=timeout)
+    except ModelUnavailable as error:
+        if not os.environ.get(OFFLINE):
+            raise
+        return UnavailableModel(name, error)
+
+
+class UnavailableModel:
+    """The name of a model that cannot be asked here: for replays, which ask no model. A request raises
+    `error`.
+
+    Its context is taken to be large; a replay uses the recorded one.
+    """
+
+    priced = True
+    context = 1 << 20
+
+    def __init__(self, name: str, error: ModelUnavailable) -> None:
+        self.name, self.error = name, error
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:  # noqa: ARG002
+        """Raise the error."""
+        nothing: tuple[Delta, ...] = ()
+        for item in nothing:  # an async generator, as every stream
+            yield item
+        raise self.error
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+def _model_at(
+    name: str, *, base_url: str | None, price: tuple[float, float] | None, timeout: float | None
+) -> Model:
     provider, colon, model = name.partition(":")
     if not colon or not model:
         raise WrongUse(

@@ -20,7 +20,7 @@ from typing import Protocol, overload
 import msgspec
 
 from refold.reducers.codec import digest
-from refold.reducers.errors import ExternalFailure
+from refold.reducers.errors import ExternalFailure, WrongUse
 from refold.reducers.messages import Message, ReplyCall, ToolSchema, Usage
 from refold.reducers.vocabulary import Count, FailureClass, StopReason
 from refold.store.chain import GENESIS
@@ -107,6 +107,10 @@ class ModelError(ExternalFailure):
 
     def __str__(self) -> str:
         return f"the model failed ({self.failure}): {self.message}"
+
+
+class ModelUnavailable(WrongUse):
+    """A model that this machine cannot ask: its key, its weights or the extra for it is missing."""
 
 
 class Model(Protocol):

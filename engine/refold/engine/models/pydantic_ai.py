@@ -95,8 +95,6 @@ class PydanticAIModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         """Send one request; see `Model.stream`."""
-        if self._endpoint.keyless:
-            raise WrongUse(f"model {self.name!r} needs a key: set {self._endpoint.key}, or give api_key")
         answer = VendorAnswer()
         try:
             async with self._open(request) as response:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from refold.engine.models.protocol import ModelUnavailable
 from refold.engine.models.vendor_failures import streaming_client_class
 from refold.reducers.errors import WrongUse, brief
 
@@ -51,10 +52,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The model, server and key behind a model's name.
 
     `address` is the API's base URL, `domain` the domain of the vendor's own servers ("" if unknown). `key`
-    describes the source of the key, `secret` is the key, "" if it is not known here; `keyless`: it is needed
-    and not set, which is allowed offline. `strict`: a response without a stop reason is broken. `settings`
-    are the names of the supported sampling settings. `close` closes the connections, None if the caller owns
-    them. `timeout` is in seconds and sent with each request; None: the client has its own.
+    describes the source of the key, `secret` is the key, "" if it is not known here. `strict`: a response
+    without a stop reason is broken. `settings` are the names of the supported sampling settings. `close`
+    closes the connections, None if the caller owns them. `timeout` is in seconds and sent with each request;
+    None: the client has its own.
     """
 
     model: "VendorModel[Any]"
@@ -66,7 +67,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     settings: frozenset[str]
     close: Callable[[], Awaitable[None]] | None
     timeout: float | None = None
-    keyless: bool = False
 
     @property
     def elsewhere(self) -> str:
@@ -135,9 +135,6 @@ OTHER_KEY = "REFOLD_API_KEY"
 """The environment variable with the key for a `base_url`. A vendor's own key is sent only to the vendor, and
 to the address in the vendor's own variable, such as `OPENAI_BASE_URL`.
 """
-
-OFFLINE = "REFOLD_OFFLINE"
-"""If this environment variable is set, a model without its key can be created; its first request fails."""
 
 # Vendors' settings that move part of the conversation, or of the work, out of the log.
 UNSEEN_SETTINGS = frozenset(
@@ -239,7 +236,6 @@ def vendor_endpoint(
         strict=base_url is None or not vendor.lenient,
         settings=SETTINGS | _own_settings(vendor),
         close=None if http_client is not None else client.close,
-        keyless=base_url is None and key is None,
     )
 
 
@@ -271,8 +267,8 @@ def _key(vendor: Vendor, name: str, base_url: str | None, api_key: str | None) -
     own = base_url is None or is_of(vendor.domain, base_url)
     variable = vendor.variable if own else OTHER_KEY
     key = api_key or os.environ.get(variable) or None
-    if own and key is None and not os.environ.get(OFFLINE):
-        raise WrongUse(f"model {name!r} needs a key: set {variable}, or give api_key")
+    if own and key is None:
+        raise ModelUnavailable(f"model {name!r} needs a key: set {variable}, or give api_key")
     return variable, key
 
 
@@ -308,10 +304,11 @@ def load(path: str) -> Any:
     try:
         return getattr(import_module(module), name)
     except ImportError as error:
-        raise WrongUse("vendors' models need an extra: pip install 'refold[models]'") from error
+        raise ModelUnavailable("vendors' models need an extra: pip install 'refold[models]'") from error
 
 
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+_SET = "set the environment variable"
 _EXAMPLES = {"ollama": "http://localhost:11434/v1"}
 OTHERS = "an OpenAI-compatible server of yours is openai:MODEL with its base URL"
 """Advice for users without a matching provider."""
@@ -329,7 +326,9 @@ def provider_endpoint(name: str, timeout: float, http_client: "httpx2.AsyncClien
     try:
         model = _infer_model(name, client, taken)
     except Exception as error:  # many libraries, each with its own error for a missing key
-        raise WrongUse(f"model {name!r}: {_advise(error, prefix)}") from error
+        advice = _advise(error, prefix)
+        kind = ModelUnavailable if advice.startswith(_SET) else WrongUse
+        raise kind(f"model {name!r}: {advice}") from error
     if http_client is not None and not any(taken):
         raise WrongUse(f"model {name!r}: the provider {prefix} does not accept an http_client")
     address = str(model.base_url or "")
@@ -363,7 +362,7 @@ def _advise(error: Exception, prefix: str) -> str:
     if len(variables) != 1:
         return said
     example = _EXAMPLES.get(prefix, "...")
-    return f"set the environment variable {variables[0]}, as in: export {variables[0]}={example}"
+    return f"{_SET} {variables[0]}, as in: export {variables[0]}={example}"
 
 
 def _listed_providers() -> set[str]:

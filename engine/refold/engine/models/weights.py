@@ -23,6 +23,7 @@ from typing import Final
 
 import msgspec
 
+from refold.engine.models.protocol import ModelUnavailable
 from refold.reducers.errors import ExternalFailure, WrongUse
 
 DEFAULT: Final = "smollm2-135m"
@@ -123,9 +124,9 @@ def folder() -> Path:
     return user_cache_path("refold") / "models"
 
 
-def missing_extra(package: str) -> WrongUse:
+def missing_extra(package: str) -> ModelUnavailable:
     """Return the error for a missing package of the extra `local`."""
-    return WrongUse(
+    return ModelUnavailable(
         f"local models need the package {package}, which is not installed: pip install 'refold[local]'"
     )
 
