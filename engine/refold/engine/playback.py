@@ -77,6 +77,9 @@ class Watcher:
     def requested(self, request: ModelRequest) -> None:
         """The replay sends a request, which will get the next recorded response."""
 
+    def exceeded(self) -> None:
+        """The operator gave an answer after the last recorded fact."""
+
     def returned(self, recorded: ev.ToolReturned, live: ev.ToolReturned) -> None:
         """A live tool returned; the replay continues with the recorded result."""
 
@@ -278,10 +281,12 @@ class Score:
                         if isinstance(update, Recorded):
                             watcher.recorded(update.seq, update.event)
                 await anyio.lowlevel.checkpoint()
-                if self.left and self.operator is not None:
+                if self.operator is not None and not run.state.ended:
                     answered = self.operator(run)
                     if isawaitable(answered):
                         await answered
+                    if run.has_input and not self.left:
+                        watcher.exceeded()
         finally:
             await people.stop()
 

@@ -18,7 +18,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay import audit, verify
 from refold.store import open_memory
-from refold.store.bundles import is_bundle, open_bundle, stored_of
+from refold.store.bundles import NotABundle, is_bundle, open_bundle, stored_of
 from refold.store.opening import is_recording, open_here
 from refold.store.protocol import Lease, Record, Store
 from refold.store.recordings import RecordedRun, read_recording, recorded_run
@@ -124,7 +124,7 @@ def load_log(path: Path, run: str = "") -> LoadedLog:
     chosen = [each for each in families if each.runs[0].run.startswith(run)]
     exact = [each for each in chosen if each.runs[0].run == run]
     if len(exact or chosen) != 1:
-        named = ", ".join(each.runs[0].run for each in (chosen or families)[:5])
+        named = ", ".join(sorted(each.runs[0].run for each in chosen or families)[:5])
         what = (
             f"several runs begin with {run!r}"
             if chosen and run
@@ -161,7 +161,7 @@ def load_runs(path: Path) -> Iterator[RecordedRun]:
             yield from load_runs(file)
     elif is_recording(path):
         yield from read_recording(path)
-    elif is_bundle(path):
+    elif is_bundle(path) and _is_packed(path):
         yield from _bundled(path)
     elif _is_database(path):
         yield from _stored(path)
@@ -184,6 +184,15 @@ def parent_of(run: RecordedRun) -> str:
     """Return the run that started this one, "" if none did."""
     parent = msgspec.json.decode(run.records[0].body, type=_Opening).parent
     return parent.run if isinstance(parent, _Parent) else ""
+
+
+def _is_packed(path: Path) -> bool:
+    """Return whether a zip file is a bundle: some transcripts are zip files, too."""
+    try:
+        with open_bundle(path):
+            return True
+    except NotABundle:
+        return False
 
 
 def _is_database(path: Path) -> bool:

@@ -126,6 +126,11 @@ class Lockstep(Watcher):
         if known != request and (found := list(compare_requests(known, request, self._matchers))):
             raise _Parted(len(self.events), None, found)
 
+    def exceeded(self) -> None:
+        """Raise `_Parted`: the recording does not tell what follows from the answer."""
+        what = "the operator answers, and the recording ends where the run waits"
+        raise _Parted(len(self.events), None, [Difference(what=what)])
+
     def returned(self, recorded: ev.ToolReturned, live: ev.ToolReturned) -> None:
         """Compare the result of a live tool, and note a difference."""
         name = next(
