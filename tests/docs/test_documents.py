@@ -63,6 +63,9 @@ NOT_RUN = {
 # Files of data that are no policies: a tool reads the first, a later command of the same document the others.
 NO_POLICIES = ("pyproject.toml", "prices.yaml", "contexts.yaml")
 
+# A reader's environment has none of the plugins beside which ours is tested.
+ALONE = "-p no:randomly -p no:asyncio -p no:recording -p no:xdist -p no:cacheprovider"
+
 LANGUAGES = {"python", "console", "toml", "yaml", "json", "sql", "text", "mermaid"}
 _FENCE = re.compile(r"^```(?P<language>[^\n]*)\n(?P<text>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 _NOT_RUN = re.compile(r"<!-- not run: (?P<why>[^\n]+) -->\n\Z")
@@ -132,7 +135,7 @@ class Shell:
             stderr=subprocess.STDOUT,
             text=True,
             cwd=folder,
-            env={**os.environ, "PATH": programs},
+            env={**os.environ, "PATH": programs, "PYTEST_ADDOPTS": ALONE},
         )
         self._send("again() { return $1; }")
 
