@@ -1,6 +1,4 @@
-"""The simulation can fail: an engine or a store with one promise taken out is caught, and for that
-promise.
-"""
+"""The simulation can fail: it detects an engine or a store without one of its promises."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -21,17 +19,17 @@ from refold.reducers.events import Event
 from refold.reducers.state import RunState
 from refold.store import MemoryStore
 from refold.store.protocol import Head, Lease, Record
-from simulation.faults import Fault
-from simulation.schedule import Plan, play
+from refold.testing.simulation.faults import Fault
+from simulation.plays import of_faults
 
 Patch = pytest.MonkeyPatch
 
 
 def found(scenario: str, *faults: str) -> list[str]:
-    """What is wrong after these faults, in some of the orders in which tasks may run."""
+    """Return the violations after these faults, in five orders of tasks."""
     planned = tuple(map(Fault.parse, faults))
-    plans = [Plan(seed, scenario, planned) for seed in range(5)]
-    return [violation for plan in plans for violation in play(plan).violations]
+    plays = [of_faults(scenario, *planned, seed=seed) for seed in range(5)]
+    return [str(violation) for each in plays for violation in each.play().violations]
 
 
 def run_again(patch: Patch) -> None:
@@ -131,7 +129,7 @@ def forget_epochs(patch: Patch) -> None:
 @pytest.mark.parametrize(
     ("mutate", "scenario", "faults", "said"),
     [
-        pytest.param(run_again, "tools", ["kill:act:1"], "was run 2 times", id="a call is run again"),
+        pytest.param(run_again, "tools", ["kill:act:1"], "ran 2 times", id="a call is run again"),
         pytest.param(tell_first, "tools", [], "before it was", id="told before it is written"),
         pytest.param(tell_first, "tools", [], "before its dispatch", id="an effect before its intent"),
         pytest.param(believe, "tools", ["lose:append:3"], "before it was", id="believed written"),
@@ -157,7 +155,7 @@ def forget_epochs(patch: Patch) -> None:
             id="what outlives its process is forgotten",
         ),
         pytest.param(forget_epochs, "woken", ["pause:begin:2"], "pay acted 2", id="no epoch to refuse by"),
-        pytest.param(change_keys, "tools", ["kill:act:2"], "not its own", id="another key each time"),
+        pytest.param(change_keys, "tools", ["kill:act:2"], "of another call", id="another key each time"),
     ],
 )
 def test_an_engine_without_one_promise_is_caught(
