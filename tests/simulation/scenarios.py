@@ -70,8 +70,11 @@ class Scenario(msgspec.Struct, frozen=True):
         """Make the operator."""
         return Person(chance, self.times, self.words)
 
-    async def finish(self, world: World) -> None:
+    def check(self, world: World) -> None:
         """Do nothing: the judge checks the ledger."""
+
+    async def finish(self) -> None:
+        """Do nothing: the tools are cancelled with their processes."""
 
     async def run_in_thread(self, function: Callable[[], object]) -> object:
         """Run the function at once."""

@@ -1,6 +1,7 @@
 """Simulated models: their responses come from a mind, their failures from the mind and from planned faults."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Protocol
 
 import msgspec
@@ -15,6 +16,8 @@ from refold.testing.simulation.process import current
 from refold.testing.simulation.world import World
 
 Line = Reply | ModelError
+Computed = Callable[[ModelRequest], Line]
+"""A line that depends on the request."""
 
 
 class Thought(msgspec.Struct, frozen=True):
@@ -41,18 +44,19 @@ class Script(msgspec.Struct, frozen=True):
     """Responds with one line a turn, by the number of responses in the prompt, so any process can continue it.
 
     The last line is repeated. A failure comes once, before the line after it. A request without tools, as for a
-    summary, gets a fixed text.
+    summary, gets a fixed text. `takes`: virtual seconds of a response, unless its line is a `Thought`.
     """
 
-    lines: tuple[Line | Thought, ...]
+    lines: tuple[Line | Thought | Computed, ...]
     name: str = ""
+    takes: float = 0.0
 
     def think(self, request: ModelRequest, world: World) -> Thought:
         """Return the line of this turn, or a failure that this turn has not had yet."""
         if not request.tools:
             return Thought(say("What was done until now: the first part."), takes=0.3)
         done = sum(message.role is Role.ASSISTANT for message in request.messages)
-        turns: list[list[Line | Thought]] = [[]]
+        turns: list[list[Line | Thought | Computed]] = [[]]
         for line in self.lines:
             turns[-1].append(line)
             if not (isinstance(line, ModelError) or (isinstance(line, Thought) and line.breaks)):
@@ -61,7 +65,9 @@ class Script(msgspec.Struct, frozen=True):
         place = world.asked[f"{self.name} {done}"]
         world.asked[f"{self.name} {done}"] += 1
         line = turn[min(place, len(turn) - 1)]
-        return line if isinstance(line, Thought) else Thought(line)
+        if isinstance(line, Thought):
+            return line
+        return Thought(line if isinstance(line, Reply | ModelError) else line(request), self.takes)
 
 
 class SimulatedModel:
@@ -101,6 +107,31 @@ class SimulatedModel:
 
     async def aclose(self) -> None:
         """Do nothing."""
+
+
+class FaultyModel:
+    """A model of the user's own, with the planned faults."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.name, self.priced = model.name, model.priced
+        self.context: int | None = getattr(model, "context", None)
+        self.address: str = getattr(model, "address", "")
+        self.price: str = getattr(model, "price", "")
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
+        """Stream the response of the model."""
+        process = current.get()
+        await process.through(Point.ASK, trio.lowlevel.checkpoint, _overloaded)
+        async with aclosing(self._model.stream(request)) as stream:
+            async for item in stream:
+                if not isinstance(item, Reply):
+                    await process.through(Point.SAY, trio.lowlevel.checkpoint, _broken)
+                yield item
+
+    async def aclose(self) -> None:
+        """Close the model."""
+        await self._model.aclose()
 
 
 def _overloaded(kind: Kind) -> Exception:

@@ -84,8 +84,11 @@ class Scenario(Protocol):
         """Make the operator of one schedule."""
         ...
 
-    async def finish(self, world: World) -> None:
-        """End what still runs, and check the outside world."""
+    def check(self, world: World) -> None:
+        """Check the outside world after the last engine has ended."""
+
+    async def finish(self) -> None:
+        """End the tools of dead processes."""
         ...
 
     async def run_in_thread(self, function: Callable[[], object]) -> object:
@@ -163,10 +166,11 @@ class _Schedule:
                 pause = self.chance.choice((0.0, 0.0, 5.0, 40.0, 4000.0))
                 await trio.sleep(pause if self.plan.idle else 0.0)
         await self.judge.judge()
-        await self.scenario.finish(self.world)
+        self.scenario.check(self.world)
         top = self.world.states.get(RUN)
         self.end = str(top.agent_state) if top else "nothing"
-        self.judged = True
+        self.judged = self.world.closed = True
+        await self.scenario.finish()
 
     def blame(self, error: BaseException) -> None:
         """Record that the event loop broke: tasks made no progress, or an engine raised in the background."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 import trio
@@ -34,10 +34,18 @@ _LONGEST_LOG = 2_500
 T = TypeVar("T")
 
 
+class Sender(Protocol):
+    """A process whose effects are part of it, as those of its threads."""
+
+    dead: bool
+    resumed_at: float
+
+
 class Execution(msgspec.Struct, eq=False):
     """One execution of a tool for a call, under an idempotency key.
 
-    `acted`: its effect is known to have happened. `returned`: it came to its end without an exception.
+    `acted`: its effect is known to have happened. `returned`: it came to its end without an exception. `again`:
+    a planned fault repeats an execution whose result the engine has.
     """
 
     process: int
@@ -46,6 +54,7 @@ class Execution(msgspec.Struct, eq=False):
     key: str
     acted: bool = False
     returned: bool = False
+    again: bool = False
 
 
 class Delivery(Generic[T]):
@@ -111,7 +120,9 @@ class World:
         self.dead: set[str] = set()  # processes that have ended
         self.living = 0  # processes that have not
         self.kills = self.rivals = self.underway = 0  # underway: effects that have not happened yet
-        self.endless = False
+        self.endless = self.closed = False
+        self.activity: list[object] = []  # who started to work or had an effect, in order
+        self.working: set[object] = set()  # tools at work
         self.refusal: Exception | None = None  # a mistake of the caller that makes the simulation impossible
         self.logs: dict[str, list[Event]] = {}  # as they were committed
         self.states: dict[str, RunState] = {}
@@ -219,18 +230,21 @@ class World:
             yield
         self._effects = None
 
-    def launch(self, act: Callable[[], T], seconds: float) -> Delivery[T]:
-        """Perform an effect after these virtual seconds, even if the process that sent it dies.
+    def launch(self, act: Callable[[], T], seconds: float, within: Sender | None = None) -> Delivery[T]:
+        """Perform an effect after these virtual seconds. With 0 seconds it happens at once.
 
-        With 0 seconds it happens at once.
+        It happens even if the process that sent it dies, unless it is `within` that process.
         """
         delivery = Delivery(act)
 
         async def arrive() -> None:
             self.underway += 1
             await trio.sleep(seconds)
+            while within is not None and not within.dead and within.resumed_at > trio.current_time():
+                await trio.sleep_until(within.resumed_at)
             self.underway -= 1
-            delivery.happen()
+            if within is None or not within.dead:
+                delivery.happen()
 
         if seconds:
             assert self._effects is not None
