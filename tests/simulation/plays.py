@@ -1,4 +1,4 @@
-"""Plays of our own scenarios: a plan with the name of a scenario by hand, or with the scenario of its seed."""
+"""Plays of our own scenarios: a plan, with a scenario by hand or that of its seed."""
 
 import msgspec
 

@@ -1,10 +1,11 @@
 """Play simulated schedules: one again, with its trace, or as many as fit in some seconds (`make soak`).
 
     python tests/simulation/run.py --seed 123                                  the schedule of a seed
-    python tests/simulation/run.py --schedule 'seed=3 kill:append:7'           one schedule, as a failure prints it
-    python tests/simulation/run.py --scenario tools --schedule kill:append:7   the same in a scenario by hand
-    python tests/simulation/run.py --soak 60 [--from 1000]                     new seeds for 60 seconds
-    python tests/simulation/run.py --everything                                every fault at every place
+    python tests/simulation/run.py --schedule 'seed=3 kill:append:7'           one schedule, as failures
+    print it python tests/simulation/run.py --scenario tools --schedule kill:append:7   the same in a
+    scenario by hand python tests/simulation/run.py --soak 60 [--from 1000]                     new seeds
+    for 60 seconds python tests/simulation/run.py --everything                                every fault at
+    every place
 
 Exits with 0 without violations, else with 1. Each violation is printed with the command that plays it again.
 """

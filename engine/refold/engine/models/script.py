@@ -3,7 +3,7 @@
 import json
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -112,7 +112,7 @@ class ScriptedModel:
     @property
     def lines(self) -> tuple[Line, ...]:
         """Return the lines of the script."""
-        return tuple(self._script)
+        return cast("tuple[Line, ...]", tuple(self._script))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         """Stream the next line: reasoning, text and calls as deltas, then the reply."""
@@ -193,7 +193,8 @@ class RecordedModel:
         ones.
         """
         return tuple(
-            _failure(fact) if isinstance(fact, ModelFailed) else _reply(self._run, fact) for fact in self._facts
+            _failure(fact) if isinstance(fact, ModelFailed) else _reply(self._run, fact)
+            for fact in self._facts
         )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:

@@ -1,4 +1,4 @@
-"""Deterministic simulation of agents under faults: kills, lost writes, suspended processes, on a virtual clock."""
+"""Deterministic simulation of agents under faults, on a virtual clock."""
 
 import lazy_loader
 

@@ -1,7 +1,7 @@
 """Executions of users' tools, in tasks of their own, which faults can stop anywhere.
 
-A killed process runs no `finally` and no `except`. So its tools are not cancelled but frozen where they are. The
-coroutine of a tool is driven by hand: each time that it waits, a planned fault may happen.
+A killed process runs no `finally` and no `except`. So its tools are not cancelled but frozen where they
+are. The coroutine of a tool is driven by hand: each time that it waits, a planned fault may happen.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -58,7 +58,8 @@ class Attempt:
         self._value: object = None
         self._error: BaseException | None = None
         self._scope = trio.CancelScope()
-        self._hangs = self._ignores = False
+        self._task: trio.lowlevel.Task | None = None
+        self._hangs = self._ignores = self._abandoned = False
         self._turns = 0
         self._instant = 0.0
 
@@ -88,15 +89,26 @@ class Attempt:
             self.process.world.working.discard(self)
             self.process.world.order.freeze(self)
 
-    async def clean_up(self) -> bool:
-        """End the work after the schedule. Return False if it ignores its cancellation."""
-        if self.over.is_set() or self._ignores:
-            return self.over.is_set()
-        self._scope.cancel()
-        self.process.world.order.thaw(self)
-        with trio.move_on_after(GRACE):
+    async def clean_up(self) -> None:
+        """End the work after the schedule. Work that ignores its cancellation is abandoned."""
+        order = self.process.world.order
+        if not self._ignores and not self.over.is_set():
+            self._turns = 0
+            self._scope.cancel()
+            order.thaw(self)
+            await self._wait(GRACE)
+        if not self.over.is_set():
+            self._abandoned = True
+            order.thaw(self)
+            await self._wait(0)
+        if not self.over.is_set():
+            assert self._task is not None
+            trio.lowlevel.reschedule(self._task)  # it waits in a shielded scope
             await self.over.wait()
-        return self.over.is_set()
+
+    async def _wait(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await self.over.wait()
 
     async def _cancel(self) -> None:
         """Cancel the work, and wait for its end. Report a violation if it does not end in time."""
@@ -123,7 +135,7 @@ class Attempt:
             self.freeze()
 
     async def _run(self) -> None:
-        world = self.process.world
+        world, self._task = self.process.world, trio.lowlevel.current_task()
         try:
             with self._scope:
                 self._value = await self._drive()
@@ -157,11 +169,11 @@ class Attempt:
             self._pause()
             try:
                 resume, value = self._work.send, (yield wanted)
-            except GeneratorExit:
-                _abandoned.append(self._work)
-                raise
             except BaseException as error:
                 resume, value = self._work.throw, error
+            if self._abandoned:
+                _abandoned.append(self._work)
+                raise AssertionError("abandoned: it ignores its cancellation")
 
     def _pause(self) -> None:
         """Let a fault happen while the tool waits."""
@@ -200,7 +212,8 @@ def wrap_tool(tool: Tool, describe: Callable[[], str]) -> Tool:
         process = current.get()
         await process.through(Point.BEGIN, trio.lowlevel.checkpoint, _broken)
         output = await execute(process, arguments, context)
-        if replay in _RERUN and process.strike(Point.RERUN) is Kind.TWICE:
+        quiet = not process.world.working and not process.world.underway  # else a change has other causes
+        if quiet and replay in _RERUN and process.strike(Point.RERUN) is Kind.TWICE:
             await rerun(process, arguments, context)
         await process.through(Point.ACT, trio.lowlevel.checkpoint, _broken)
         return output
@@ -210,7 +223,9 @@ def wrap_tool(tool: Tool, describe: Callable[[], str]) -> Tool:
     ) -> Output:
         execution = Execution(process.number, tool.name, replay, context.key, again=again)
         process.world.begin((context.run, context.call), execution)
-        process.world.note(lambda: f"p{process.number} runs {tool.name} {context.run}/{context.call} {arguments}")
+        process.world.note(
+            lambda: f"p{process.number} runs {tool.name} {context.run}/{context.call} {arguments}"
+        )
         work = cast("Coroutine[Any, Any, object]", tool.run(arguments, context))
         output = cast("Output", await Attempt(process, tool.name, work).complete())
         execution.returned = True
@@ -218,8 +233,6 @@ def wrap_tool(tool: Tool, describe: Callable[[], str]) -> Tool:
 
     async def rerun(process: Process, arguments: str, context: CallContext) -> None:
         world = process.world
-        if world.working or world.underway:
-            return  # a change of the world could have another cause
         before, mark = describe(), len(world.activity)
         try:
             await execute(process, arguments, context, again=True)
@@ -247,15 +260,16 @@ def wrap_tool(tool: Tool, describe: Callable[[], str]) -> Tool:
         assert tool.reconcile is not None
         work = cast("Coroutine[Any, Any, object]", tool.reconcile(arguments, context))
         found = cast("Reconciled", await Attempt(process, tool.name, work).complete())
-        process.world.note(lambda: f"p{process.number} reconciles {tool.name} {context.run}/{context.call}: {found}")
+        process.world.note(
+            lambda: f"p{process.number} reconciles {tool.name} {context.run}/{context.call}: {found}"
+        )
         return found
 
-    changed = msgspec.structs.replace(
+    return msgspec.structs.replace(
         tool,
         run=cast("Callable[[str, CallContext], Awaitable[Output]]", run),
         reconcile=None if tool.reconcile is None else reconcile,
     )
-    return changed
 
 
 def _broken(kind: Kind) -> Exception:

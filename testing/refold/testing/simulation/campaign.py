@@ -3,10 +3,10 @@
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 
 from refold.engine import Agent
 from refold.engine.arguments import function as expected_function
@@ -71,21 +71,24 @@ def simulate(
 ) -> Report:
     """Run an agent under faults in many schedules on a virtual clock, and report broken promises.
 
-    Each seed draws faults: kills, lost and doubled results, hangs, suspended processes, rival engines, set clocks.
-    Equal seeds give equal logs, byte by byte. At the first failure, the simulation stops and removes all faults
-    that the failure does not need.
+    Each seed draws faults: kills, lost and doubled results, hangs, suspended processes, rival engines, set
+    clocks. Equal seeds give equal logs, byte by byte. At the first failure, the simulation stops and
+    removes all faults that the failure does not need.
 
     Args:
         make: called once for each engine process, with the outside world. It returns a new agent.
-        world: makes the outside world of a schedule, which all its processes share. The default is a `Ledger`.
+        world: makes the outside world of a schedule, which all its processes share. The default is a
+        `Ledger`.
         task: the first message of the run.
         seeds: the seeds, or their number.
         schedule: plays only this schedule, as a failure prints it, with a trace.
         check: checks the outside world at the end of a schedule. It returns a sentence for each violation, or
             raises `AssertionError`.
-        snapshot: selects the part of the outside world that a second execution of an idempotent or read-only tool
+        snapshot: selects the part of the outside world that a second execution of an idempotent or
+        read-only tool
             may not change; without it, no attribute may change.
-        model: "own" for the agent's `ScriptedModel`, the model of a `Recording`, or a model class of the user.
+        model: "own" for the agent's `ScriptedModel`, the model of a `Recording`, or a model class of the
+        user.
             "whim" for a model that calls the agent's tools at random with valid arguments.
         answer: the operator's answer to calls that wait for approval.
         patience: virtual seconds after which a run that did not end is a violation.
@@ -133,7 +136,11 @@ def _play_seeds(report: Report, subject: Subject, seeds: Iterable[int], until: f
     begun = time.perf_counter()
     undisturbed = play(Plan(), subject)
     draw = partial(_draw_faults, _points(undisturbed, subject))
-    outcomes = (undisturbed, *()) if undisturbed.violations else (play(Plan.draw(seed, draw), subject) for seed in seeds)
+    outcomes = (
+        (undisturbed, *())
+        if undisturbed.violations
+        else (play(Plan.draw(seed, draw), subject) for seed in seeds)
+    )
     for outcome in outcomes:
         report.add(outcome)
         report.seconds = time.perf_counter() - begun
@@ -149,12 +156,15 @@ def _draw_faults(uses: dict[Point, int], chance: random.Random) -> tuple[Fault, 
 
 
 def _points(undisturbed: Outcome, subject: Subject) -> dict[Point, int]:
-    """Return how often faults may expect each point to be used: those of calls in doubt come only with faults."""
+    """Return how often each point may be used: more often than in an undisturbed schedule."""
     uses = {point: times for point, times in undisturbed.uses.items() if times}
     uses.update({point: uses.get(point, 0) + 2 for point in _LATER})
     if subject.reconciles:
         uses[Point.RECONCILE] = 2
-    return {point: min(times, 6) if point in STORE and point is not Point.APPEND else times for point, times in uses.items()}
+    return {
+        point: min(times, 6) if point in STORE and point is not Point.APPEND else times
+        for point, times in uses.items()
+    }
 
 
 def _fail(report: Report, found: Outcome, shrunk: Outcome) -> None:
@@ -162,10 +172,12 @@ def _fail(report: Report, found: Outcome, shrunk: Outcome) -> None:
     report.failure = Failure(found.plan.seed, found.plan.deviations, shrunk.plan)
 
 
-def _list_seeds(seeds: int | Iterable[int]) -> Iterable[int]:
-    if isinstance(seeds, bool) or (isinstance(seeds, int) and seeds < 1) or isinstance(seeds, str):
+def _list_seeds(seeds: object) -> Iterable[int]:
+    if isinstance(seeds, int) and not isinstance(seeds, bool) and seeds > 0:
+        return range(seeds)
+    if isinstance(seeds, int | str) or not isinstance(seeds, Iterable):
         raise wrong_value("seeds", "a number of seeds from 1, or the seeds", seeds)
-    return range(seeds) if isinstance(seeds, int) else seeds
+    return cast("Iterable[int]", seeds)
 
 
 Choice = TypeVar("Choice", bound=str)
@@ -200,7 +212,7 @@ def _name(function: Callable[..., object]) -> str:
 
 
 @contextmanager
-def _warnings_once() -> Iterator[None]:
+def _warnings_once() -> Generator[None]:
     """Log each warning about a policy once, not for every process."""
     seen: set[str] = set()
 

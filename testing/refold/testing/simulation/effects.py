@@ -1,4 +1,4 @@
-"""Effects on the outside world: requests that outlive their process, and a ready-made world that counts them."""
+"""Effects on the outside world: requests that outlive their process, and a world that records them."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -19,8 +19,8 @@ _SECONDS = (0.1, 1.0, 5.0)
 async def deliver(act: Callable[[], T], seconds: float | None = None) -> T:
     """Model a request to a service: `act` happens in the service, and its result comes back.
 
-    In a simulation, the request takes virtual seconds in each direction, and `act` happens even if the process
-    that sent it is suspended or dies. Without a simulation, `act` happens at once.
+    In a simulation, the request takes virtual seconds in each direction, and `act` happens even if the
+    process that sent it is suspended or dies. Without a simulation, `act` happens at once.
 
     Args:
         act: the effect. It must not wait.
@@ -107,4 +107,3 @@ class Ledger:
         for each in self.effects:
             (twice if each in seen and each not in twice else seen).append(each)
         return [f"run {each.run} call {each.call}: {each.name} happened more than once" for each in twice]
-

@@ -1,7 +1,7 @@
 """Faults as data: what fails, at which use of which component, once or repeatedly.
 
-A fault is written `kind:point:n`, or `kind:point:n+` if it lasts. `kill:append:7` kills the process at the seventh
-append of the schedule, counted over all processes.
+A fault is written `kind:point:n`, or `kind:point:n+` if it lasts. `kill:append:7` kills the process at the
+seventh append of the schedule, counted over all processes.
 """
 
 import random
@@ -86,7 +86,7 @@ def kinds(point: Point) -> tuple[Kind, ...]:
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A fault at the `nth` use of `point`, counted from 1 over the schedule; if it `lasts`, also at later uses."""
+    """A fault at the `nth` use of `point`, counted from 1; if it `lasts`, also at later uses."""
 
     kind: Kind
     point: Point
@@ -114,7 +114,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 _LASTING_USES = 30
-"""Uses for which a lasting fault fires: more than the attempts of any policy that ends. Other policies must end too."""
+"""Uses for which a lasting fault fires: more than the retries of any policy that stops retrying."""
 
 
 class Faults:
@@ -146,8 +146,12 @@ class Faults:
 
 
 _LIKELY = (Point.APPEND,) * 5 + (Point.ACT, Point.BEGIN, Point.SEND, Point.ASK, Point.SAY) * 2
-_LIKELY_TOOLS = (Point.APPEND, *(Point.BEGIN, Point.AWAIT, Point.SEND, Point.ACT, Point.RERUN, Point.RECONCILE) * 2)
+_LIKELY_TOOLS = (
+    *(Point.APPEND, Point.BEGIN, Point.AWAIT, Point.SEND, Point.ACT, Point.RECONCILE),
+    *(Point.AWAIT, Point.ACT, Point.RERUN, Point.RERUN, Point.RECONCILE),
+)
 _DEADLY = (Kind.KILL, Kind.LATE)
+_SERIOUS = (Kind.KILL, Kind.LATE, Kind.PAUSE, Kind.TWICE)
 _LASTING = (Kind.FAIL, Kind.LOSE, Kind.TEAR, Kind.HANG, Kind.SLOW, Kind.KILL, Kind.LATE, Kind.STOP)
 
 
@@ -169,7 +173,7 @@ def draw_swarm(chance: random.Random, uses: Mapping[Point, int]) -> tuple[Fault,
         chance: the source of randomness.
         uses: how often a schedule without faults used each point. Points that it did not list are left out.
     """
-    swarm = [kind for kind in Kind if chance.random() < 0.4] or [Kind.KILL]
+    swarm = [kind for kind in Kind if chance.random() < (0.6 if kind in _SERIOUS else 0.3)] or [Kind.KILL]
     places = [point for point in Point if point in uses and _possible(point, swarm)]
     likely = [point for point in _LIKELY_TOOLS if point in places]
     drawn: list[Fault] = []

@@ -43,9 +43,7 @@ class Judge:
         registry = self.world.registry
         verified, audited = await verify(store, run, registry), await audit(store, run, registry)
         if not verified.whole:
-            self.world.violate(
-                ViolationKind.DAMAGED_LOG, f"run {run} does not verify: {verified.problem}"
-            )
+            self.world.violate(ViolationKind.DAMAGED_LOG, f"run {run} does not verify: {verified.problem}")
         if not audited.clean:
             self.world.violate(ViolationKind.AUDIT, f"run {run} does not audit clean: {_describe(audited)}")
 
@@ -56,7 +54,8 @@ class Judge:
             for seq, head in heads.items():
                 if hashes.get(seq) != head:
                     yield Violation(
-                        lost, f"run {run} event {seq}: its append returned, but the log has another event or none"
+                        lost,
+                        f"run {run} event {seq}: its append returned, but the log has another event or none",
                     )
         for run, committed in self.world.logs.items():
             bodies = [stored.body for stored in self.logs[run]]
@@ -66,7 +65,8 @@ class Judge:
             log = self.world.logs.get(run, [])
             if seq > len(log) or log[seq - 1] != event:
                 yield Violation(
-                    lost, f"run {run} event {seq}: reported as recorded, but the log has another event or none"
+                    lost,
+                    f"run {run} event {seq}: reported as recorded, but the log has another event or none",
                 )
 
     def _repeated(self) -> Iterator[Violation]:
@@ -76,7 +76,8 @@ class Judge:
             for execution in executions:
                 if execution.key != idempotency_key(*call) or keys.setdefault(execution.key, call) != call:
                     yield Violation(
-                        ViolationKind.FOREIGN_KEY, f"{where}: run under the key {execution.key} of another call"
+                        ViolationKind.FOREIGN_KEY,
+                        f"{where}: run under the key {execution.key} of another call",
                     )
             replay, tool = executions[0].replay, executions[0].tool
             if replay not in _ONCE:

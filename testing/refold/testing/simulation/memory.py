@@ -1,8 +1,8 @@
 """The memory of a process: module globals and class attributes, which a new process does not inherit.
 
-Simulated processes share one interpreter. So before a new process starts, the globals of the modules that define
-the agent's tools and guards are reset to their values before the first process. Only plain values are reset:
-numbers, texts, and lists, sets and mappings.
+Simulated processes share one interpreter. So before a new process starts, the globals of the modules that
+define the agent's tools and guards are reset to their values before the first process. Only plain values
+are reset: numbers, texts, and lists, sets and mappings.
 """
 
 import copy
@@ -52,7 +52,7 @@ def vars_of(function: Callable[..., object]) -> dict[str, Any] | None:
 
 def vars_or_itself(owner: object) -> MutableMapping[str, Any]:
     """Return the attributes of a class; a dictionary of globals is returned itself."""
-    return owner if isinstance(owner, dict) else cast("MutableMapping[str, Any]", vars(owner))
+    return cast("MutableMapping[str, Any]", owner if isinstance(owner, dict) else vars(owner))
 
 
 def _owners(agents: list[Agent]) -> Iterator[object]:
@@ -74,7 +74,7 @@ def _plain_values(owner: object) -> Iterator[tuple[str, tuple[Any, Any]]]:
     for name, value in list(vars_or_itself(owner).items()):
         if name.startswith("__"):
             continue
-        if type(value) in _ATOMS or isinstance(value, itertools.count):
+        if type(value) in _ATOMS or type(value) is itertools.count:
             yield name, (value, copy.copy(value))
         elif type(value) in _CONTAINERS:
             yield name, (value, _copy(value))
@@ -84,13 +84,13 @@ def _copy(value: object) -> object:
     """Copy a collection with its nested plain collections; other members are kept."""
     if type(value) not in _CONTAINERS:
         return value
-    copied = copy.copy(value)
+    copied: object = copy.copy(value)
     if isinstance(copied, dict):
         entries = cast("dict[object, object]", copied)
         entries.update({key: _copy(each) for key, each in entries.items()})
     elif isinstance(copied, list):
         copied[:] = [_copy(each) for each in cast("list[object]", copied)]
-    return copied
+    return cast("object", copied)
 
 
 def _reset(value: object, first: object) -> None:

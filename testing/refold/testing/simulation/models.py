@@ -1,4 +1,4 @@
-"""Simulated models: their responses come from a mind, their failures from the mind and from planned faults."""
+"""Simulated models: a mind decides their responses, planned faults make them fail."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -41,10 +41,11 @@ class Mind(Protocol):
 
 
 class Script(msgspec.Struct, frozen=True):
-    """Responds with one line a turn, by the number of responses in the prompt, so any process can continue it.
+    """Responds with one line a turn, by the number of responses in the prompt: any process can continue.
 
-    The last line is repeated. A failure comes once, before the line after it. A request without tools, as for a
-    summary, gets a fixed text. `takes`: virtual seconds of a response, unless its line is a `Thought`.
+    The last line is repeated. A failure comes once, before the line after it. A request without tools, as
+    for a summary, gets a fixed text. `takes`: virtual seconds of a response, unless its line is a
+    `Thought`.
     """
 
     lines: tuple[Line | Thought | Computed, ...]
@@ -71,7 +72,7 @@ class Script(msgspec.Struct, frozen=True):
 
 
 class SimulatedModel:
-    """A model in whichever process asks it. With `like`, it has that model's name, price and context window."""
+    """A model that any process can ask. With `like`, it has the name and context window of that model."""
 
     def __init__(self, mind: Mind, like: Model | None = None) -> None:
         self._mind = mind

@@ -1,4 +1,4 @@
-"""A process: one engine over the shared store, which may fail, be suspended or die at any use of a component."""
+"""A process: one engine over the shared store. Each use of a component may fail, suspend or kill it."""
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -18,7 +18,7 @@ from refold.testing.simulation.violations import ViolationKind
 from refold.testing.simulation.world import World
 
 PATIENCE = 5_000.0
-"""Virtual seconds for which a process waits for its run: longer than any wait of the policies of our tests."""
+"""Virtual seconds for which a process waits for its run: longer than any wait in our policies."""
 
 STILL = 100.0
 """Virtual seconds for which a process is suspended, or a response is late: longer than a lease lasts."""
@@ -77,9 +77,7 @@ class Process:
         patience: virtual seconds after which a run that did not end is a violation.
     """
 
-    def __init__(
-        self, world: World, number: int, latency: float = 0.0, patience: float = PATIENCE
-    ) -> None:
+    def __init__(self, world: World, number: int, latency: float = 0.0, patience: float = PATIENCE) -> None:
         self.world, self.number, self.latency = world, number, latency
         self.dead = False
         self.resumed_at = 0.0  # virtual second at which its last suspension ends

@@ -20,9 +20,9 @@ _LISTED = 8
 class ToolFigures(msgspec.Struct):
     """What became of the calls of one tool, over all schedules.
 
-    `calls`: calls that were dispatched. `executions`: how often the tool started to work. `repeated`: executions
-    after the first one of a call. `lost`: executions whose result no log has, because their process died or lost
-    its lease. `in_doubt`: calls that ended with an unknown outcome.
+    `calls`: calls that were dispatched. `executions`: how often the tool started to work. `repeated`:
+    executions after the first one of a call. `lost`: executions whose result no log has, because their
+    process died or lost its lease. `in_doubt`: calls that ended with an unknown outcome.
     """
 
     calls: int = 0
@@ -138,7 +138,9 @@ class Report(msgspec.Struct):
         left = self.failure.plan.deviations
         if self.trace or left == self.failure.deviations:
             return []
-        return [f"found by seed {self.failure.seed}, and shrunk from {self.failure.deviations} deviations to {left}"]
+        return [
+            f"found by seed {self.failure.seed}, and shrunk from {self.failure.deviations} deviations to {left}"
+        ]
 
 
 def _name(fault: Fault) -> str:
@@ -155,10 +157,13 @@ def _count_seeds(seeds: list[int]) -> str:
 
 
 def _table(tools: dict[str, ToolFigures]) -> Iterable[str]:
-    width = max((len(name) for name in (*tools, "tool")))
+    width = max(len(name) for name in (*tools, "tool"))
     yield f"{'tool':{width}}  {'  '.join(_HEADINGS)}"
     for name, figures in sorted(tools.items()):
-        cells = (f"{number:>{len(head)}}" for number, head in zip(msgspec.structs.astuple(figures), _HEADINGS, strict=True))
+        cells = (
+            f"{number:>{len(head)}}"
+            for number, head in zip(msgspec.structs.astuple(figures), _HEADINGS, strict=True)
+        )
         yield f"{name:{width}}  {'  '.join(cells)}"
 
 

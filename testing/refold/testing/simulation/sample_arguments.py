@@ -28,21 +28,26 @@ def _sample(schema: dict[str, Any], top: dict[str, Any], chance: random.Random, 
     alternatives = schema.get("anyOf") or schema.get("oneOf")
     if alternatives:
         plain = [each for each in alternatives if each.get("type") == "null"]
-        return _sample(chance.choice(plain if plain and depth > _DEPTH else alternatives), top, chance, depth + 1)
+        return _sample(
+            chance.choice(plain if plain and depth > _DEPTH else alternatives), top, chance, depth + 1
+        )
     match schema.get("type"):
         case "object":
             return _sample_object(schema, top, chance, depth)
         case "array":
             count = max(int(schema.get("minItems", 0)), 0 if depth > _DEPTH else chance.choice((0, 1, 2)))
-            items = schema.get("items") or {}
-            return [_sample(items, top, chance, depth + 1) for _ in range(min(count, schema.get("maxItems", count)))]
+            items = cast("dict[str, Any]", schema.get("items") or {})
+            return [
+                _sample(items, top, chance, depth + 1)
+                for _ in range(min(count, schema.get("maxItems", count)))
+            ]
         case "integer":
             least = int(schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1))
             most = int(schema.get("maximum", schema.get("exclusiveMaximum", least + 101) - 1))
             return chance.choice((least, most, chance.randint(least, max(least, most))))
         case "number":
-            least = float(schema.get("minimum", 0))
-            return chance.choice((least, least + 0.5)) if "maximum" not in schema else least
+            low = float(schema.get("minimum", 0))
+            return chance.choice((low, low + 0.5)) if "maximum" not in schema else low
         case "boolean":
             return chance.random() < 0.5
         case "null":

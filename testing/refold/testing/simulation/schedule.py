@@ -6,9 +6,10 @@ Each process has one life. Faults stop after some lives; after that, the run mus
 import random
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import Context
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -97,7 +98,7 @@ class Scenario(Protocol):
 
 
 class Outcome(msgspec.Struct):
-    """The result of a schedule. `heads` are the log heads of its runs in hex, by id, `end` its run's last state."""
+    """The result of a schedule. `heads` has the log heads in hex, by run, `end` the last state of its run."""
 
     plan: Plan
     world: World
@@ -204,26 +205,25 @@ class _Schedule:
                 if self.processes < 3 * LIVES:
                     self.world.rivals += 1
                     # Not in the context of the process that causes it, which may be suspended.
-                    Context().run(nursery.start_soon, start, delay, force)
+                    Context().run(nursery.start_soon, partial(start, delay, force=force))
 
-            async def start(delay: float, force: bool) -> None:
+            async def start(delay: float, *, force: bool) -> None:
                 await trio.sleep(delay)
                 process = self._make_process()
                 process.start_rival = start_rival
                 await self._drive(process, target, force=force)
 
-            nursery.start_soon(start, 0, False)
+            nursery.start_soon(partial(start, 0, force=False))
             if self.plan.rivals and self.chance.random() < 0.24:
-                start_rival(
-                    self.chance.choice((0.0, 0.0, 0.5, 3.0, 35.0)), force=self.chance.random() < 0.5
-                )
+                start_rival(self.chance.choice((0.0, 0.0, 0.5, 3.0, 35.0)), force=self.chance.random() < 0.5)
         await trio.sleep(
             max((each.error.seconds + 1 for each in endings if isinstance(each.error, Held)), default=0)
         )
         undisturbed = not self.world.faults.fired and not self.world.violations
         if undisturbed and not any(each.end in (End.ENDED, End.WAITS) for each in endings):
             self.world.violate(
-                ViolationKind.ENGINE_ERROR, f"run {target}: no fault happened, but its engines ended as {endings}"
+                ViolationKind.ENGINE_ERROR,
+                f"run {target}: no fault happened, but its engines ended as {endings}",
             )
 
     def _make_process(self) -> Process:
@@ -258,8 +258,8 @@ class _Schedule:
     def _visitor(self, target: str, *, waits: bool) -> Callable[[Run], Awaitable[bool]]:
         """Return the operator's visit to a process: it answers now, or leaves that to the next life.
 
-        A process that began with a waiting run gets an answer. Sometimes another process gets it meanwhile, and
-        this one keeps an old state.
+        A process that began with a waiting run gets an answer. Sometimes another process gets it meanwhile,
+        and this one keeps an old state.
         """
 
         async def answers(run: Run) -> bool:
@@ -289,7 +289,7 @@ class _Schedule:
                 return False
 
     @contextmanager
-    def identified(self) -> Iterator[None]:
+    def identified(self) -> Generator[None]:
         """Let simulated processes hold leases; a machine knows which of its own processes are dead."""
         leases = Counter[int]()
 
@@ -333,4 +333,3 @@ class _Schedule:
             end=self.end,
             trace=[*world.trace, *lines] if world.trace else [],
         )
-

@@ -1,7 +1,7 @@
 """Descriptions of values as text, to compare the outside world before and after an execution."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from enum import Enum
 from inspect import isclass, isroutine
 from types import ModuleType
@@ -15,8 +15,8 @@ _SHOWN = 60  # characters of each side of a difference
 def describe_state(value: object) -> str:
     """Return a text that is equal for equal states.
 
-    It contains the attributes of objects, whatever their class, and the members of collections. Mappings and sets
-    are sorted. Functions, classes and modules are described by name.
+    It contains the attributes of objects, whatever their class, and the members of collections. Mappings
+    and sets are sorted. Functions, classes and modules are described by name.
     """
     return _describe(value, ())
 
@@ -40,8 +40,8 @@ def _describe(value: object, above: tuple[int, ...]) -> str:
     if fields is not None:
         shown = (f"{name}={_describe(each, inside)}" for name, each in fields.items())
         return f"{type(value).__name__}({', '.join(shown)})"
-    if isinstance(value, Iterable) and hasattr(value, "__len__"):
-        items = cast("Iterable[object]", value)
+    if isinstance(value, Collection):
+        items = cast("Collection[object]", value)
         return f"[{', '.join(_describe(each, inside) for each in items)}]"
     return _ADDRESS.sub("", repr(value))
 
@@ -53,7 +53,9 @@ def _fields_of(value: object) -> dict[str, object] | None:
         for kind in type(value).__mro__
         for name in _names(getattr(kind, "__slots__", ()) or getattr(kind, "__struct_fields__", ()))
     )
-    found = {name: getattr(value, name) for name in slots if hasattr(value, name) and not name.startswith("__")}
+    found = {
+        name: getattr(value, name) for name in slots if hasattr(value, name) and not name.startswith("__")
+    }
     found.update(getattr(value, "__dict__", {}))
     return found or None
 
@@ -75,7 +77,3 @@ def compare_states(before: str, after: str) -> str:
 def _cut(text: str, begin: int) -> str:
     end = begin + _SHOWN
     return f"{'…' * (begin > 0)}{text[begin:end]}{'…' * (end < len(text))}"
-
-
-Snapshot = Callable[[object], object]
-"""Selects the part of the outside world that repeated executions may not change."""

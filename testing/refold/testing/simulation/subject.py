@@ -67,7 +67,8 @@ class Subject:
         self.task, self.patience = task, patience
         self.reconciles = False
         self._make, self._make_world, self._check, self._snapshot = make, make_world, check, snapshot
-        self._model, self._answer = model, answer
+        self._model: ModelChoice = model
+        self._answer: Answer = answer
         self.memory = ProcessMemory()
         self._processes: list[Process] = []
 
@@ -82,10 +83,7 @@ class Subject:
         if not process.world.living:
             self.memory.restore()
         self._processes.append(process)
-        made: object = self._make(process.world.state)
-        if not isinstance(made, Agent):
-            raise wrong_value("make", "a function that returns an Agent", made)
-        agents = reachable(made)
+        agents = reachable(_check_agent(self._make(process.world.state)))
         self.memory.watch(self._make, agents)
         for agent in agents:
             self._prepare(agent, process)
@@ -116,7 +114,7 @@ class Subject:
 
     def _simulate_model(self, model: Model, name: str) -> Model:
         if self._model == "whim":
-            mind: Mind = Whim(f"whim {name}")
+            mind: Mind = Whim(name)
             return SimulatedModel(mind, model)
         if isinstance(model, ScriptedModel | RecordedModel):
             return SimulatedModel(Script(_endless(model.lines), name, _THINKS), model)
@@ -170,8 +168,9 @@ class Subject:
 class Approver:
     """An operator who answers approvals, and who knows of a call that returned that it happened."""
 
-    def __init__(self, world: World, word: str) -> None:
-        self._world, self._word = world, word
+    def __init__(self, world: World, word: Answer) -> None:
+        self._world = world
+        self._word: Answer = word
         self.times = _VISITS
 
     def answer(self, run: Run, state: RunState) -> bool:
@@ -194,6 +193,12 @@ class Approver:
     def _outcome(self, run: str, call: str) -> Doubt:
         executions = self._world.executions.get((run, call), ())
         return Doubt.HAPPENED if any(each.returned for each in executions) else Doubt.UNKNOWN
+
+
+def _check_agent(made: object) -> Agent:
+    if not isinstance(made, Agent):
+        raise wrong_value("make", "a function that returns an Agent", made)
+    return made
 
 
 def _endless(lines: Iterable[Line | Computed]) -> tuple[Line | Computed, ...]:

