@@ -264,8 +264,8 @@ class Bug(msgspec.Struct, frozen=True):
 
 BUGS = {
     "not idempotent": Bug(make_once, ViolationKind.NOT_IDEMPOTENT, Bank),
-    "hidden state of a guard": Bug(make_guarded, ViolationKind.AUDIT),
-    "swallowed cancellation": Bug(make_patient, ViolationKind.IGNORED_CANCELLATION),
+    "hidden state of a guard": Bug(make_guarded, ViolationKind.AUDIT, deviations=0),
+    "swallowed cancellation": Bug(make_patient, ViolationKind.IGNORED_CANCELLATION, deviations=0),
     "reconciler promises too much": Bug(make_reconciled, ViolationKind.FAILED_CHECK, Bank, overpaid),
     "new key for each execution": Bug(make_keyed, ViolationKind.NOT_IDEMPOTENT, Bank),
     "effect before its key is checked": Bug(make_early, ViolationKind.NOT_IDEMPOTENT, Bank),

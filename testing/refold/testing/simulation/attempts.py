@@ -30,7 +30,6 @@ _RERUN = (Replay.IDEMPOTENT, Replay.READ_ONLY)
 
 Output = str | ToolReturned
 Result = TypeVar("Result")
-_abandoned: list[object] = []  # coroutines that ignore their cancellation: collecting one would raise in it
 
 
 class NeedsAsyncio(WrongUse):
@@ -172,7 +171,7 @@ class Attempt:
             except BaseException as error:
                 resume, value = self._work.throw, error
             if self._abandoned:
-                _abandoned.append(self._work)
+                _keep_for_ever(self._work)
                 raise AssertionError("abandoned: it ignores its cancellation")
 
     def _pause(self) -> None:
@@ -197,6 +196,13 @@ class Attempt:
     def _refuse(self) -> None:
         self.process.world.refuse(NeedsAsyncio(self.tool))
         self.process.kill()
+
+
+def _keep_for_ever(work: object) -> None:
+    """Prevent that a coroutine is ever collected: that would cancel it again, which it ignores."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(work))
 
 
 def wrap_tool(tool: Tool, describe: Callable[[], str]) -> Tool:

@@ -23,6 +23,7 @@ from refold.testing.simulation.subject import Answer, ModelChoice, Subject
 
 W = TypeVar("W")
 
+_LATE = "refold.late"
 _LATER = (Point.READ, Point.LEASE)  # points that a resumed run uses more often than an undisturbed one
 
 
@@ -213,16 +214,16 @@ def _name(function: Callable[..., object]) -> str:
 
 @contextmanager
 def _warnings_once() -> Generator[None]:
-    """Log each warning about a policy once, not for every process."""
+    """Log each warning once, not for every process, and no late results, which planned faults lose."""
     seen: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        known = text in seen
+        known = text in seen or record.name == _LATE
         seen.add(text)
         return not known
 
-    loggers = [logging.getLogger(name) for name in ("refold.policy", "refold.tools")]
+    loggers = [logging.getLogger(name) for name in ("refold.policy", "refold.tools", _LATE)]
     for logger in loggers:
         logger.addFilter(is_new)
     try:

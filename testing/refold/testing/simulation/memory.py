@@ -75,7 +75,7 @@ def _plain_values(owner: object) -> Iterator[tuple[str, tuple[Any, Any]]]:
         if name.startswith("__"):
             continue
         if type(value) in _ATOMS or type(value) is itertools.count:
-            yield name, (value, copy.copy(value))
+            yield name, (value, copy.copy(cast("object", value)))
         elif type(value) in _CONTAINERS:
             yield name, (value, _copy(value))
 
@@ -90,7 +90,7 @@ def _copy(value: object) -> object:
         entries.update({key: _copy(each) for key, each in entries.items()})
     elif isinstance(copied, list):
         copied[:] = [_copy(each) for each in cast("list[object]", copied)]
-    return cast("object", copied)
+    return copied
 
 
 def _reset(value: object, first: object) -> None:

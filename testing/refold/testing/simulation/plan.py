@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from refold.reducers.errors import WrongUse
-from refold.testing.simulation.faults import Fault, Kind
+from refold.testing.simulation.faults import Fault, Kind, kinds
 
 _LATENCY = "latency="
 _SEED = "seed="
@@ -76,7 +76,7 @@ class Plan(msgspec.Struct, frozen=True):
         return len(self.faults) + lasting + sum((bool(self.latency), self.rivals, self.remote, self.idle))
 
     def simpler(self) -> Iterator["Plan"]:
-        """Yield plans with one deviation less, most effective first, then plans with earlier faults."""
+        """Yield simpler plans: with fewer deviations, with kills for other faults, with earlier faults."""
         replace = msgspec.structs.replace
         if len(self.faults) > 2:
             for half in (self.faults[::2], self.faults[1::2]):
@@ -88,16 +88,26 @@ class Plan(msgspec.Struct, frozen=True):
                 yield replace(self, **{word: False})
         if self.latency:
             yield replace(self, latency=0.0)
+        if self.deviations > 1:
+            for fault in self.faults:
+                yield from (Plan(self.seed, (other,)) for other in _simpler_faults(fault))
         for place, fault in enumerate(self.faults):
-            others = [Fault(fault.kind, fault.point, fault.nth)] if fault.lasts else []
-            if fault.kind is not Kind.KILL and fault.nth > 1:
-                others.append(replace(fault, nth=1))
-            elif fault.nth > 1:
-                others += [replace(fault, nth=1), replace(fault, nth=fault.nth - 1)]
-            for other in others:
+            for other in _simpler_faults(fault):
                 yield replace(self, faults=(*self.faults[:place], other, *self.faults[place + 1 :]))
+        if self.seed:
+            yield replace(self, seed=0)
 
 
+def _simpler_faults(fault: Fault) -> Iterator[Fault]:
+    """Yield the fault once instead of repeatedly, a kill instead of it, and the same at earlier uses."""
+    if fault.lasts:
+        yield Fault(fault.kind, fault.point, fault.nth)
+    if fault.kind is not Kind.KILL and Kind.KILL in kinds(fault.point):
+        yield from (Fault(Kind.KILL, fault.point, nth) for nth in range(1, min(fault.nth, _EARLIER) + 1))
+    yield from (Fault(fault.kind, fault.point, nth) for nth in range(1, min(fault.nth, _EARLIER)))
+
+
+_EARLIER = 8  # uses of a point that are tried
 _FLAGS = ("rivals", "remote", "idle")
 
 

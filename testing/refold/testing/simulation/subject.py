@@ -12,6 +12,7 @@ from refold.engine.arguments import wrong_value
 from refold.engine.children import reachable
 from refold.engine.models.protocol import Model
 from refold.engine.models.script import RecordedModel
+from refold.engine.tools.results import LISTENER
 from refold.engine.world import LongTool
 from refold.reducers import pending
 from refold.reducers.errors import WrongUse
@@ -141,7 +142,7 @@ class Subject:
             found = self._check(world.state)
             texts = [found] if isinstance(found, str) else list(found or ())
         except AssertionError as error:
-            texts = [str(error) or "an assertion of the check failed"]
+            texts = [str(error).partition("\n")[0] or "an assertion of the check failed"]
         for text in texts:
             world.violate(ViolationKind.FAILED_CHECK, text)
 
@@ -161,7 +162,11 @@ class Subject:
         context = copy_context()
         seconds = process.world.chance.choice(_THREAD_SECONDS)
         thread = process.world.launch(lambda: context.run(function), seconds, within=process)
-        await thread.over.wait()
+        try:
+            await thread.over.wait()
+        except trio.Cancelled:
+            thread.listener = LISTENER.get()
+            raise
         return thread.result()
 
 

@@ -18,6 +18,7 @@ import trio
 import refold.engine.agent
 import refold.engine.clock
 import refold.engine.run
+import refold.engine.tools.decorator
 from refold.engine.compatibility import installed_guards
 from refold.reducers.guards import Registry
 
@@ -175,7 +176,8 @@ def run(
         replaced(refold.engine.clock, "time", wall),
         replaced(refold.engine.clock, "secrets", SeededBytes(seed)),
         _random_from(seed),
-        replaced(anyio.to_thread, "run_sync", _thread_runner(to_thread)),
+        replaced(anyio.to_thread, "run_sync", _run_for_threads(to_thread or _run_at_once)),
+        replaced(refold.engine.tools.decorator, "in_thread", to_thread or _run_at_once),
         _packages_read_once(),
     ):
         return trio.run(main, clock=VirtualTime())
@@ -203,14 +205,16 @@ def _random_from(seed: int) -> Generator[None]:
         random.setstate(kept)
 
 
-def _thread_runner(to_thread: ToThread | None) -> Callable[..., Awaitable[object]]:
+async def _run_at_once(function: Callable[[], object]) -> object:
+    await trio.lowlevel.checkpoint()
+    return function()
+
+
+def _run_for_threads(to_thread: ToThread) -> Callable[..., Awaitable[object]]:
     async def run_sync(function: Callable[..., object], *arguments: object, **options: object) -> object:
         """Stand in for `anyio.to_thread.run_sync`; its options concern threads and have no meaning here."""
         del options
-        if to_thread is not None:
-            return await to_thread(lambda: function(*arguments))
-        await trio.lowlevel.checkpoint()
-        return function(*arguments)
+        return await to_thread(lambda: function(*arguments))
 
     return run_sync
 

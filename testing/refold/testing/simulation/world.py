@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 import msgspec
 import trio
@@ -32,6 +32,10 @@ _LONGEST_LOG = 2_500
 """Events of all logs after which a schedule is endless: ten times as many as the longest test needs."""
 
 T = TypeVar("T")
+
+
+Late = Callable[[object, BaseException | None], None]
+"""Receives the result or the error of an effect whose caller has stopped to wait."""
 
 
 class Sender(Protocol):
@@ -62,25 +66,28 @@ class Delivery(Generic[T]):
 
     def __init__(self, act: Callable[[], T]) -> None:
         self.over = trio.Event()
+        self.listener: Late | None = None  # receives the outcome if nothing waits for it any more
         self._act = act
         self._outcome: Callable[[], T] | None = None
 
     def happen(self) -> None:
         """Perform the effect now."""
+        value: T | None = None
+        error: Exception | None = None
         try:
             value = self._act()
         except Exception as raised:
             error = raised
 
-            def outcome() -> T:
+        def outcome() -> T:
+            if error is not None:
                 raise error
-        else:
-
-            def outcome() -> T:
-                return value
+            return cast("T", value)
 
         self._outcome = outcome
         self.over.set()
+        if self.listener is not None:
+            self.listener(value, error)
 
     def result(self) -> T:
         """Return what the effect returned, or raise what it raised."""
