@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -104,13 +105,16 @@ TRACE = """
        0.600  p1 r @6 tool_returned state_changed model_requested
        1.100  p1 r @9 model_responded tools_dispatched state_changed
        1.100  p1 runs pay r/c2 {"cents": 30}
+       2.100  a request of p1 arrives
        3.100  p1 act -> kill
        3.100  p2 drives r from event 11
        3.100  p2 r @12 run_resumed
        3.100  p2 runs pay r/c2 {"cents": 30}
+       3.200  a request of p2 arrives
        3.300  p2 r @13 tool_returned state_changed model_requested
        3.800  p2 r @16 model_responded tools_dispatched state_changed
        3.800  p2 runs pay r/c3 {"cents": 5}
+       3.900  a request of p2 arrives
        4.000  p2 r @19 tool_returned state_changed model_requested
        4.500  p2 r @22 model_responded state_changed
        4.500  p2 r is COMPLETED (end_turn)
@@ -210,15 +214,15 @@ SHARED = Agent(ScriptedModel([say("Done.")]))
     ],
 )
 def test_wrong_use_names_the_place(
-    make: Callable[[Ledger], Agent], options: dict[str, object], problem: str
+    make: Callable[[Ledger], Agent], options: dict[str, Any], problem: str
 ) -> None:
     """Each mistake of the caller is an error, not a violation."""
     with pytest.raises(WrongUse, match=problem):
-        simulate(make, **{"seeds": 20, **options})  # type: ignore[arg-type]
+        simulate(make, **{"seeds": 20, **options})
 
 
 def test_a_model_that_calls_a_provider_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model by name would use the network, so it must be replaced."""
+    """A named model would use the network, so it must be replaced."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
 
     def make(ledger: Ledger) -> Agent:
@@ -230,7 +234,6 @@ def test_a_model_that_calls_a_provider_is_refused(monkeypatch: pytest.MonkeyPatc
 
 def test_whims_call_the_tools_with_valid_arguments() -> None:
     """The model "whim" needs no script, and never sends arguments that a tool refuses."""
-    refused: list[str] = []
 
     def make(ledger: Ledger) -> Agent:
         @tool(replay="idempotent")
@@ -241,9 +244,10 @@ def test_whims_call_the_tools_with_valid_arguments() -> None:
         return Agent(ScriptedModel([]), tools=[pay])
 
     report = simulate(make, seeds=40, model="whim").check()
-    assert [] == refused
-    assert report.tools["pay"].calls > 40
-    assert report.tools["pay"].repeated > 0
+    pay = report.tools["pay"]
+    assert pay.calls > 40
+    assert pay.executions + pay.in_doubt >= pay.calls
+    assert pay.repeated > 0
 
 
 def test_a_failed_assertion_of_the_check_is_a_violation() -> None:

@@ -1,4 +1,4 @@
-"""Planted bugs: `simulate` finds each, prints a line that fails again, and accepts the agent without the bug."""
+"""Planted bugs: `simulate` finds each, plays it again, and accepts the agent without the bug."""
 
 import pytest
 

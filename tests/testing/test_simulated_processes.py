@@ -211,8 +211,8 @@ def _ask_teammate(world: list[str]) -> Agent:
         if context.key not in world:
             world.append(context.key)
 
-    lines = [call("pay"), fail(), call("pay"), say("Paid.")]
-    bob = Agent(ScriptedModel(lines), tools=[pay], name="bob")
+    script = ScriptedModel([call("pay"), fail(), call("pay"), say("Paid.")])
+    bob = Agent(script, tools=[pay], name="bob")
     return Agent(
         ScriptedModel([call("transfer_to_bob", task="Pay."), say("Done.")]), handoffs=[bob], name="ann"
     )

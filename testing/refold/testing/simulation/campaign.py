@@ -3,6 +3,7 @@
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +25,8 @@ from refold.testing.simulation.subject import Answer, ModelChoice, Subject
 W = TypeVar("W")
 
 _LATE = "refold.late"
+_UNDISTURBED = 5  # schedules of a random model that count the uses of each point
+_STORE_USES = 6  # uses of each method of the store, besides `append`, that may fail
 _LATER = (Point.READ, Point.LEASE)  # points that a resumed run uses more often than an undisturbed one
 
 
@@ -133,15 +136,13 @@ def _play_one(report: Report, subject: Subject, plan: Plan) -> None:
 
 
 def _play_seeds(report: Report, subject: Subject, seeds: Iterable[int], until: float | None) -> None:
-    """Play an undisturbed schedule, which counts the uses of each point, and then the seeds."""
+    """Play undisturbed schedules, which count the uses of each point, and then the seeds."""
     begun = time.perf_counter()
-    undisturbed = play(Plan(), subject)
+    undisturbed = [play(Plan(seed), subject) for seed in range(_UNDISTURBED if subject.whim else 1)]
+    broken = next((outcome for outcome in undisturbed if outcome.violations), None)
     draw = partial(_draw_faults, _points(undisturbed, subject))
-    outcomes = (
-        (undisturbed, *())
-        if undisturbed.violations
-        else (play(Plan.draw(seed, draw), subject) for seed in seeds)
-    )
+    drawn = (play(Plan.draw(seed, draw), subject) for seed in seeds)
+    outcomes = drawn if broken is None else iter((broken,))
     for outcome in outcomes:
         report.add(outcome)
         report.seconds = time.perf_counter() - begun
@@ -156,16 +157,19 @@ def _draw_faults(uses: dict[Point, int], chance: random.Random) -> tuple[Fault, 
     return draw_swarm(chance, uses)
 
 
-def _points(undisturbed: Outcome, subject: Subject) -> dict[Point, int]:
-    """Return how often each point may be used: more often than in an undisturbed schedule."""
-    uses = {point: times for point, times in undisturbed.uses.items() if times}
-    uses.update({point: uses.get(point, 0) + 2 for point in _LATER})
+def _points(undisturbed: Iterable[Outcome], subject: Subject) -> dict[Point, int]:
+    """Return how often each point may be used: more often than in undisturbed schedules."""
+    uses: Counter[Point] = Counter()
+    for outcome in undisturbed:
+        uses |= Counter(outcome.uses)
+    for point in _LATER:
+        uses[point] += 2
     if subject.reconciles:
         uses[Point.RECONCILE] = 2
-    return {
-        point: min(times, 6) if point in STORE and point is not Point.APPEND else times
-        for point, times in uses.items()
-    }
+    for point in STORE:
+        if point is not Point.APPEND and point in uses:
+            uses[point] = min(uses[point], _STORE_USES)
+    return dict(uses)
 
 
 def _fail(report: Report, found: Outcome, shrunk: Outcome) -> None:

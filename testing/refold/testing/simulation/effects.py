@@ -40,6 +40,7 @@ async def deliver(act: Callable[[], T], seconds: float | None = None) -> T:
 
     def arrive() -> T:
         world.activity.append(sender)
+        world.note(lambda: f"a request of p{process.number} arrives")
         return act()
 
     delivery = world.launch(arrive, takes)

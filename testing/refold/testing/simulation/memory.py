@@ -80,17 +80,17 @@ def _plain_values(owner: object) -> Iterator[tuple[str, tuple[Any, Any]]]:
             yield name, (value, _copy(value))
 
 
-def _copy(value: object) -> object:
+def _copy(value: object) -> Any:
     """Copy a collection with its nested plain collections; other members are kept."""
     if type(value) not in _CONTAINERS:
         return value
-    copied: object = copy.copy(value)
+    copied: Any = copy.copy(value)
     if isinstance(copied, dict):
         entries = cast("dict[object, object]", copied)
         entries.update({key: _copy(each) for key, each in entries.items()})
     elif isinstance(copied, list):
         copied[:] = [_copy(each) for each in cast("list[object]", copied)]
-    return copied
+    return cast("object", copied)
 
 
 def _reset(value: object, first: object) -> None:

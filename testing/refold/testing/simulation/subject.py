@@ -66,7 +66,7 @@ class Subject:
         patience: float = 5_000.0,
     ) -> None:
         self.task, self.patience = task, patience
-        self.reconciles = False
+        self.reconciles, self.whim = False, model == "whim"
         self._make, self._make_world, self._check, self._snapshot = make, make_world, check, snapshot
         self._model: ModelChoice = model
         self._answer: Answer = answer
