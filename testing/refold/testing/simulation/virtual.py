@@ -17,6 +17,7 @@ import trio
 
 import refold.engine.agent
 import refold.engine.clock
+import refold.engine.loop
 import refold.engine.run
 import refold.engine.tools.decorator
 from refold.engine.compatibility import installed_guards
@@ -28,6 +29,9 @@ _scheduler: Any = import_module("trio._core._run")
 _NANO = 1_000_000_000
 START = 1_700_000_000
 """Seconds since the Unix epoch at which every simulated wall clock starts."""
+
+_RETRIES = (0.05, 0.2, 1.0)
+"""The engine's waits after a failed write, also in tests that make them shorter."""
 
 _IDLE_TURNS = 100
 _CLOCK_READS = 30_000
@@ -174,6 +178,7 @@ def run(
     with (
         _scheduled_by(order),
         replaced(refold.engine.clock, "time", wall),
+        replaced(refold.engine.loop, "AGAIN", _RETRIES),
         replaced(refold.engine.clock, "secrets", SeededBytes(seed)),
         _random_from(seed),
         replaced(anyio.to_thread, "run_sync", _run_for_threads(to_thread or _run_at_once)),
