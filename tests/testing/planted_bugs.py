@@ -1,6 +1,7 @@
 """Agents with one planted bug each, and the same agents without it."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -118,7 +119,18 @@ class ForgetfulQuota(Quota, frozen=True, kw_only=True, tag="quota"):
         return len(self.batches)
 
 
-def make_guarded(ledger: Ledger, *, mended: bool) -> Agent:
+JUDGED: list[int] = []
+
+
+class ModuleQuota(Quota, frozen=True, kw_only=True, tag="quota"):
+    """Counts in a global of its module."""
+
+    def count(self, own: int) -> int:
+        JUDGED.append(1)
+        return len(JUDGED)
+
+
+def make_guarded(ledger: Ledger, *, mended: bool, hidden: type[Guard] = ForgetfulQuota) -> Agent:
     """The guard decides by hidden state."""
 
     @tool(replay="idempotent")
@@ -126,7 +138,7 @@ def make_guarded(ledger: Ledger, *, mended: bool) -> Agent:
         await ledger.effect("pay", context, once=True)
         return f"paid {cents}"
 
-    kind: type[Guard] = Quota if mended else ForgetfulQuota
+    kind = Quota if mended else hidden
     return agent(pay, policy={"guards": [{"guard": "quota"}]}, guards={"quota": kind})
 
 
@@ -265,6 +277,9 @@ class Bug(msgspec.Struct, frozen=True):
 BUGS = {
     "not idempotent": Bug(make_once, ViolationKind.NOT_IDEMPOTENT, Bank),
     "hidden state of a guard": Bug(make_guarded, ViolationKind.AUDIT, deviations=0),
+    "hidden state of a module": Bug(
+        partial(make_guarded, hidden=ModuleQuota), ViolationKind.AUDIT, deviations=0
+    ),
     "swallowed cancellation": Bug(make_patient, ViolationKind.IGNORED_CANCELLATION, deviations=0),
     "reconciler promises too much": Bug(make_reconciled, ViolationKind.FAILED_CHECK, Bank, overpaid),
     "new key for each execution": Bug(make_keyed, ViolationKind.NOT_IDEMPOTENT, Bank),

@@ -232,6 +232,25 @@ def test_a_model_that_calls_a_provider_is_refused(monkeypatch: pytest.MonkeyPatc
         simulate(make)
 
 
+@pytest.mark.anyio
+async def test_an_async_function_cannot_simulate() -> None:
+    """A simulation runs an event loop, which cannot run in another one."""
+    with pytest.raises(WrongUse, match="call it from a function that is not async"):
+        simulate(make_agent)
+
+
+def _fail(ledger: Ledger) -> None:
+    raise KeyError("a mistake")
+
+
+@pytest.mark.parametrize("argument", ["make", "check", "snapshot"])
+def test_errors_of_the_callers_functions_are_raised(argument: str) -> None:
+    """A mistake in a function of the test is no violation of the agent."""
+    options: dict[str, Any] = {"make": make_agent, argument: _fail, "schedule": "seed=0 twice:rerun:1"}
+    with pytest.raises(KeyError, match="a mistake"):
+        simulate(options.pop("make"), **options)
+
+
 def test_whims_call_the_tools_with_valid_arguments() -> None:
     """The model "whim" needs no script, and never sends arguments that a tool refuses."""
 

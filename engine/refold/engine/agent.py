@@ -269,7 +269,7 @@ class Agent:
 
     def run_sync(self, task: str, **options: Any) -> RunResult:
         """Do the same as `run` without an event loop; inside one, raise `WrongUse`."""
-        if _in_event_loop():
+        if in_event_loop():
             raise WrongUse("run_sync cannot run inside an event loop; use `await agent.run(task)` instead")
         return anyio.run(partial(self.run, task, **options))
 
@@ -382,7 +382,8 @@ class Agent:
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
 
 
-def _in_event_loop() -> bool:
+def in_event_loop() -> bool:
+    """Return whether an event loop runs in this thread."""
     try:
         anyio.get_current_task()
     except RuntimeError:

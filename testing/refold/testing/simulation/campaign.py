@@ -10,10 +10,12 @@ from functools import partial
 from typing import Any, TypeVar, cast, overload
 
 from refold.engine import Agent
+from refold.engine.agent import in_event_loop
 from refold.engine.arguments import function as expected_function
 from refold.engine.arguments import seconds as expected_seconds
 from refold.engine.arguments import text as expected_text
 from refold.engine.arguments import wrong_value
+from refold.reducers.errors import WrongUse
 from refold.testing.simulation.effects import Ledger
 from refold.testing.simulation.faults import STORE, Fault, Point, draw_swarm
 from refold.testing.simulation.plan import Plan
@@ -101,6 +103,8 @@ def simulate(
     Raises:
         WrongUse: the agent cannot be simulated, or an argument is wrong; the message names the place.
     """
+    if in_event_loop():
+        raise WrongUse("simulate runs an event loop of its own: call it from a function that is not async")
     subject = Subject(
         expected_function(make, "make"),
         expected_text(task, "task"),

@@ -232,21 +232,19 @@ class _Schedule:
 
     async def _drive(self, process: Process, target: str, *, force: bool = False) -> None:
         current.set(process)
-        try:
-            agents = self.scenario.make_agents(process)
-        except Exception as error:
-            self.world.refuse(error)
-            return
         state = self.world.states.get(target)
         self.world.note(lambda: f"p{process.number} drives {target} from event {state.seq if state else 0}")
-        if state is not None:
-            waits = state.asked_at is not None
-            run = agents[state.setup.agent].resume(target, take_over=force)
-        else:
-            waits = False
-            run = next(iter(agents.values())).start(
-                self.scenario.task, run_id=target, seed=self.scenario.seed
-            )
+        try:
+            agents = self.scenario.make_agents(process)
+            if state is not None:
+                run = agents[state.setup.agent].resume(target, take_over=force)
+            else:
+                first = next(iter(agents.values()))
+                run = first.start(self.scenario.task, run_id=target, seed=self.scenario.seed)
+        except Exception as error:  # a mistake in the user's function, raised as it is
+            self.world.refuse(error)
+            return
+        waits = state is not None and state.asked_at is not None
         ending = await process.live(run, self._visitor(target, waits=waits))
         if ending.error is not None and not self._is_explained(process, ending.error):
             self.world.violate(

@@ -107,11 +107,17 @@ class Subject:
         if isinstance(tool, LongTool):
             return tool
         self.reconciles = self.reconciles or tool.manifest.replay is Replay.RECONCILABLE
-        return wrap_tool(tool, lambda: self.describe(world.state))
+        return wrap_tool(tool, lambda: self._describe(world))
 
-    def describe(self, state: object) -> str:
+    def _describe(self, world: World) -> str:
         """Describe what repeated executions may not change."""
-        return describe_state(state if self._snapshot is None else self._snapshot(state))
+        if self._snapshot is None:
+            return describe_state(world.state)
+        try:
+            return describe_state(self._snapshot(world.state))
+        except Exception as error:  # the user's mistake, not a failure of the tool
+            world.refuse(error)
+            return ""
 
     def _simulate_model(self, model: Model, name: str) -> Model:
         if self._model == "whim":
@@ -143,6 +149,9 @@ class Subject:
             texts = [found] if isinstance(found, str) else list(found or ())
         except AssertionError as error:
             texts = [str(error).partition("\n")[0] or "an assertion of the check failed"]
+        except Exception as error:  # the user's mistake, not a violation
+            world.refuse(error)
+            return
         for text in texts:
             world.violate(ViolationKind.FAILED_CHECK, text)
 
