@@ -34,6 +34,7 @@ from refold.engine.result import RunResult
 from refold.engine.run import Run, anew
 from refold.engine.runtime import Runtime, versions
 from refold.engine.secrets import redactor_of, refuse_secret
+from refold.engine.tasks import in_event_loop
 from refold.engine.tenure import this_process
 from refold.engine.tools.protocol import Tool
 from refold.engine.validation import (
@@ -380,15 +381,6 @@ class Agent:
         }
         parts = (self.name, self.model.name, self.settings, self.policy, tools)
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
-
-
-def in_event_loop() -> bool:
-    """Return whether an event loop runs in this thread."""
-    try:
-        anyio.get_current_task()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _agent(given: object, place: str) -> Agent:

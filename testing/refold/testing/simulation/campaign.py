@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any, TypeVar, cast, overload
 
 from refold.engine import Agent
-from refold.engine.agent import in_event_loop
 from refold.engine.arguments import function as expected_function
 from refold.engine.arguments import seconds as expected_seconds
 from refold.engine.arguments import text as expected_text
 from refold.engine.arguments import wrong_value
+from refold.engine.tasks import in_event_loop
 from refold.reducers.errors import WrongUse
 from refold.testing.simulation.effects import Ledger
 from refold.testing.simulation.faults import STORE, Fault, Point, draw_swarm
