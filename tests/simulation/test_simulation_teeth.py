@@ -33,12 +33,12 @@ def found(scenario: str, *faults: str) -> list[str]:
 
 
 def run_again(patch: Patch) -> None:
-    """An engine that takes a run up does not say which calls are in doubt, and so runs them again."""
+    """A resuming engine does not record which calls have an unknown outcome, and runs them again."""
     patch.setattr(refold.engine.run, "doubtful", lambda state: ())
 
 
 def tell_first(patch: Patch) -> None:
-    """An engine goes on, and tells, before its append has returned: it is written with the next one."""
+    """An engine notifies and continues before its append returned: the events are written with the next ones."""
     real, late = Journal.append, dict[int, tuple[Any, ...]]()
 
     async def append(
@@ -54,7 +54,7 @@ def tell_first(patch: Patch) -> None:
 
 
 def believe(patch: Patch) -> None:
-    """An engine takes an append of unknown outcome for written."""
+    """An engine assumes that an append with unknown outcome was written."""
 
     async def read_again(
         self: Driver, before: RunState, after: RunState, waits: Iterable[float], error: Exception
@@ -65,16 +65,16 @@ def believe(patch: Patch) -> None:
 
 
 def take_for_ones_own(patch: Patch) -> None:
-    """An engine takes what another wrote for its own where both lead to the same state."""
+    """An engine mistakes the events of another engine for its own if both lead to the same state."""
 
     async def confirm(self: Tenure) -> None:
-        """Whoever has the lease."""
+        """Do not check the lease."""
 
     patch.setattr(Tenure, "confirm", confirm)
 
 
 def fence_nobody(patch: Patch) -> None:
-    """A store takes what is written under an old lease."""
+    """A store accepts appends under an old lease."""
     real = MemoryStore.append
 
     async def append(
@@ -88,7 +88,7 @@ def fence_nobody(patch: Patch) -> None:
 
 
 def never_finish(patch: Patch) -> None:
-    """A subscriber is not told that a stream has ended."""
+    """A subscriber is not notified that a stream has ended."""
     real = Subscription.put
 
     def put(self: Subscription, update: Update) -> None:
@@ -99,7 +99,7 @@ def never_finish(patch: Patch) -> None:
 
 
 def change_keys(patch: Patch) -> None:
-    """Each attempt at a call has an idempotency key of its own."""
+    """Each execution of a call has another idempotency key."""
     attempts = iter(range(1_000_000))
 
     def context(run: str, call: str, key: str, epoch: int) -> CallContext:
@@ -109,7 +109,7 @@ def change_keys(patch: Patch) -> None:
 
 
 def take_for_final(patch: Patch) -> None:
-    """An engine believes that a call did not happen, whatever an earlier attempt set going."""
+    """An engine trusts that a call did not happen, although an earlier execution may still act."""
 
     def credible(state: RunState, effect: Reconcile, found: Reconciled) -> Reconciled:
         return found
@@ -118,7 +118,7 @@ def take_for_final(patch: Patch) -> None:
 
 
 def forget_epochs(patch: Patch) -> None:
-    """Whoever calls a tool comes under the newest epoch."""
+    """Every engine calls tools with the newest epoch."""
 
     def context(run: str, call: str, key: str, epoch: int) -> CallContext:
         return CallContext(run=run, call=call, key=key, epoch=99)
@@ -165,7 +165,7 @@ def test_an_engine_without_one_promise_is_caught(
     said: str,
     monkeypatch: Patch,
 ) -> None:
-    """With one promise taken out, the same schedule that is clean without the change breaks that promise."""
+    """A schedule without violations has one after the promise is removed."""
     assert [] == found(scenario, *faults)
     mutate(monkeypatch)
     assert [violation for violation in found(scenario, *faults) if said in violation]
