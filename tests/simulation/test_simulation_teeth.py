@@ -38,7 +38,7 @@ def run_again(patch: Patch) -> None:
 
 
 def tell_first(patch: Patch) -> None:
-    """An engine notifies and continues before its append returned: the events are written with the next ones."""
+    """An engine notifies before its append returned, and writes the events with the next ones."""
     real, late = Journal.append, dict[int, tuple[Any, ...]]()
 
     async def append(
