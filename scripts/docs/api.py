@@ -12,7 +12,7 @@ from enum import Enum
 from importlib import import_module
 from types import FunctionType
 
-PACKAGES = ("engine", "importers", "replay", "store", "reducers")
+PACKAGES = ("engine", "importers", "replay", "store", "testing", "reducers")
 
 
 def described(package: str) -> list[str]:

@@ -353,7 +353,9 @@ def test_every_error_is_described(name: str) -> None:
     assert re.search(rf"^\| `{name}` \| {errors()[name].exit_code} \| ", text, re.MULTILINE), name
 
 
-@pytest.mark.parametrize("package", ["refold.engine", "refold.replay", "refold.store", "refold.reducers"])
+@pytest.mark.parametrize(
+    "package", ["refold.engine", "refold.replay", "refold.store", "refold.reducers", "refold.testing"]
+)
 def test_every_public_name_is_described(package: str) -> None:
     """The page of the Python API has each name that a package offers, and no other."""
     wanted = [f"| `{name}` | " for name in importlib.import_module(package).__all__]

@@ -1,76 +1,24 @@
-"""Who acts in a simulated world: models that say what they are shown to deserve, tools that keep a ledger,
-people.
-"""
+"""The model, the tools and the operator of our own simulations. The tools keep a ledger."""
 
 import hashlib
 import json
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
 
 import msgspec
 import trio
 
-from refold.engine import CallContext, ModelError, ModelRequest, Reply, Run, Tool, calls, fail, say, tool
-from refold.engine.models.protocol import Delta
-from refold.engine.models.script import deltas
+from refold.engine import CallContext, ModelRequest, Reply, Run, Tool, calls, fail, say, tool
 from refold.engine.tools.protocol import CannotTell, DidNot, Happened, Reconciled
 from refold.reducers import pending
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason
-from simulation.faults import Kind, Point
-from simulation.process import Process, current
-from simulation.world import Execution, World
-
-Line = Reply | ModelError
-
-
-class Thought(msgspec.Struct, frozen=True):
-    """What a model will do with a request: wait `takes` virtual seconds, then say it.
-
-    `breaks`: the stream ends before its last word. `raises`: with an error that no model should raise.
-    """
-
-    line: Line
-    takes: float = 0.0
-    breaks: bool = False
-    raises: bool = False
-
-
-class Mind(Protocol):
-    """What makes a model say one thing rather than another."""
-
-    def think(self, request: ModelRequest, world: World) -> Thought:
-        """What is said to this request; to the same one, another time, it may be something else."""
-        ...
-
-
-class Script(msgspec.Struct, frozen=True):
-    """Says one line a turn, in order, and the last one for ever; without tools to offer, it sums up.
-
-    Lines that are failures come before a line's first try.
-    """
-
-    lines: tuple[Line | Thought, ...]
-    name: str = ""
-
-    def think(self, request: ModelRequest, world: World) -> Thought:
-        """The line after as many as the request shows answers; a failure, until it has failed so once."""
-        if not request.tools:
-            return Thought(say("What was done until now: the first part."), takes=0.3)
-        said = sum(message.role is Role.ASSISTANT for message in request.messages)
-        turns: list[list[Line | Thought]] = [[]]
-        for line in self.lines:
-            turns[-1].append(line)
-            if not (isinstance(line, ModelError) or (isinstance(line, Thought) and line.breaks)):
-                turns.append([])
-        turn = turns[min(said, len(turns) - 2)]
-        place = world.asked[f"{self.name} {said}"]
-        world.asked[f"{self.name} {said}"] += 1
-        line = turn[min(place, len(turn) - 1)]
-        return line if isinstance(line, Thought) else Thought(line)
-
+from refold.reducers.vocabulary import Doubt, FailureClass, Replay, StopReason
+from refold.testing.simulation.faults import Kind, Point
+from refold.testing.simulation.models import Thought
+from refold.testing.simulation.process import Process, current
+from refold.testing.simulation.world import Call, Execution, World
 
 _PASSING = (
     FailureClass.OVERLOADED,
@@ -82,16 +30,14 @@ _PASSING = (
 
 
 class Whim(msgspec.Struct, frozen=True):
-    """Says anything, from the seed and from what it is shown; after `most` requests nothing but plain
-    ends.
-    """
+    """Responds with anything, by its seed and the prompt; after `most` requests it only ends the run."""
 
     seed: str
     tools: tuple[str, ...]
     most: int = 10
 
     def think(self, request: ModelRequest, world: World) -> Thought:
-        """The same for the same request, as often as it was asked before."""
+        """Return a response that depends on the request and on how often it was made."""
         shown = hashlib.sha256(msgspec.msgpack.encode(tuple(request.messages))).hexdigest()
         world.asked[shown] += 1
         world.asked[self.seed] += 1
@@ -134,53 +80,6 @@ class Whim(msgspec.Struct, frozen=True):
         return name, {"takes": takes, "fails": chance.random() < 0.1, "lot": chance.randint(1, 3)}
 
 
-class SimulatedModel:
-    """A model of whichever process asks it. Its failures are those of its mind, and those that are
-    planned.
-    """
-
-    name = "simulated"
-    priced = True
-    context = 200
-
-    def __init__(self, mind: Mind) -> None:
-        self._mind = mind
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
-        """Stream what comes to mind."""
-        process = current.get()
-        thought = await process.through(Point.ASK, lambda: self._thought(request), _overloaded)
-        await trio.sleep(thought.takes)
-        if isinstance(thought.line, ModelError):
-            raise ModelError(
-                thought.line.failure,
-                thought.line.message,
-                retry_after=thought.line.retry_after,
-                partial_text=thought.line.partial_text,
-            )
-        for delta in deltas(thought.line):
-            await process.through(Point.SAY, trio.lowlevel.checkpoint, _broken)
-            yield delta
-        if thought.raises:
-            raise RuntimeError("a model that breaks its promise")
-        if not thought.breaks:
-            yield thought.line
-
-    async def _thought(self, request: ModelRequest) -> Thought:
-        return self._mind.think(request, current.get().world)
-
-    async def aclose(self) -> None:
-        """Nothing to let go of."""
-
-
-def _overloaded(kind: Kind) -> Exception:
-    return ModelError(FailureClass.OVERLOADED, f"as planned ({kind})")
-
-
-def _broken(kind: Kind) -> Exception:
-    return ModelError(FailureClass.STREAM_BROKEN, f"as planned ({kind})")
-
-
 def _raised(kind: Kind) -> Exception:
     return RuntimeError(f"as planned ({kind})")
 
@@ -201,8 +100,27 @@ def _tool(
     return run
 
 
-async def _reconciled(context: CallContext) -> Reconciled:
-    """What the ledger says; now and then a reconciler does not know."""
+class Fences:
+    """The newest epoch of each call that the ledger accepts."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[Call, int] = {}
+
+    def raise_epoch(self, call: Call, epoch: int) -> None:
+        """Refuse engines with an older epoch from now on."""
+        self._epochs[call] = max(epoch, self._epochs.get(call, 0))
+
+    def accepts(self, call: Call, epoch: int) -> bool:
+        """Return whether an engine with this epoch may have an effect for the call."""
+        return epoch >= self._epochs.get(call, 0)
+
+
+def _fences(world: World) -> Fences:
+    return cast("Fences", world.state)
+
+
+async def _reconcile(context: CallContext) -> Reconciled:
+    """Return what the ledger has; sometimes the outcome is unknown."""
     process = current.get()
     await process.through(Point.RECONCILE, trio.lowlevel.checkpoint, _raised)
     if process.world.chance.random() < 0.1:
@@ -212,10 +130,10 @@ async def _reconciled(context: CallContext) -> Reconciled:
     return DidNot()
 
 
-async def _fenced(context: CallContext) -> Reconciled:
-    """The same, of a ledger that takes nothing more from an engine that was replaced."""
-    current.get().world.fence((context.run, context.call), context.epoch)
-    found = await _reconciled(context)
+async def _reconcile_fenced(context: CallContext) -> Reconciled:
+    """Return the same, from a ledger that refuses engines that were replaced."""
+    _fences(current.get().world).raise_epoch((context.run, context.call), context.epoch)
+    found = await _reconcile(context)
     return DidNot(final=True) if isinstance(found, DidNot) else found
 
 
@@ -224,14 +142,21 @@ async def _act(
 ) -> str:
     if process.dead:
         raise _raised(Kind.KILL)
-    process.world.began((context.run, context.call), execution)
-    process.world.say(lambda: f"p{process.number} runs {execution.tool} {context.run}/{context.call}")
+    call, world = (context.run, context.call), process.world
+    world.begin(call, execution)
+    world.note(lambda: f"p{process.number} runs {execution.tool} {context.run}/{context.call}")
     await process.through(Point.BEGIN, trio.lowlevel.checkpoint, _raised)
     if process.dead:
         raise _raised(Kind.KILL)
-    # One that takes no time acts in the very moment in which its process wakes.
-    over = process.world.send((context.run, context.call), execution, context.epoch, takes / 2)
-    await process.through(Point.SEND, over.wait, _raised)
+
+    def act() -> None:
+        execution.acted = _fences(world).accepts(call, context.epoch)
+        world.note(
+            lambda: f"{execution.tool} {call[0]}/{call[1]} of p{execution.process} acts: {execution.acted}"
+        )
+
+    # Without delay, it acts in the instant in which its process wakes up.
+    await process.through(Point.SEND, world.launch(act, takes / 2).over.wait, _raised)
     if not execution.acted:
         raise _raised(Kind.KILL)
     await process.through(Point.ACT, trio.lowlevel.checkpoint, _raised)
@@ -245,21 +170,21 @@ TOOLS = (
     _tool("look", Replay.READ_ONLY),
     _tool("set", Replay.IDEMPOTENT),
     _tool("act", Replay.AT_MOST_ONCE),
-    _tool("book", Replay.RECONCILABLE, reconcile=_reconciled),
-    _tool("pay", Replay.RECONCILABLE, reconcile=_fenced),
+    _tool("book", Replay.RECONCILABLE, reconcile=_reconcile),
+    _tool("pay", Replay.RECONCILABLE, reconcile=_reconcile_fenced),
     _tool("slow", Replay.AT_MOST_ONCE, timeout=5),
 )
-"""One of each replay class, and one that is cut off after 5 s. What they do is in the world's ledger."""
+"""One of each replay class, and one with a time limit of 5 s."""
 
 
 class Person:
-    """Somebody who answers what a run asks, so many times, and then stays away."""
+    """An operator who answers a number of times and then stays away."""
 
     def __init__(self, chance: random.Random, times: int, words: Sequence[str] = ("approve",)) -> None:
         self._chance, self.times, self._words = chance, times, words
 
     def answer(self, run: Run, state: RunState) -> bool:
-        """Answer a run that waits for a person; False for somebody who stays away."""
+        """Answer a run that waits. Return False without an answer."""
         if self.times <= 0:
             return False
         self.times -= 1
@@ -286,7 +211,7 @@ class Person:
         run.answer(dict(list(words.items())[:1]) if some else words, by="ann")
 
     def _known(self, run: str, call: str) -> Doubt:
-        """What became of a call; people look at the world, and do not always see."""
+        """Return the outcome of a call in the ledger, or that it is unknown."""
         if self._chance.random() < 0.2:
             return Doubt.UNKNOWN
         return Doubt.HAPPENED if current.get().world.acted((run, call)) else Doubt.DID_NOT

@@ -1,10 +1,10 @@
-"""What came of many schedules, in one line."""
+"""The totals of many schedules, in one line."""
 
 import time
 from collections import Counter
 
-from simulation.faults import Kind
-from simulation.schedule import Outcome
+from refold.testing.simulation.faults import Kind
+from refold.testing.simulation.schedule import Outcome
 
 
 class Figures:
@@ -17,7 +17,7 @@ class Figures:
         self._began = time.perf_counter()
 
     def add(self, outcome: Outcome) -> None:
-        """One more."""
+        """Add one outcome."""
         self.schedules += 1
         self.kills += outcome.kills
         self.lives += outcome.lives

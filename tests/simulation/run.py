@@ -1,12 +1,13 @@
 """Play simulated schedules: one again, with its trace, or as many as fit in some seconds (`make soak`).
 
-    python tests/simulation/run.py --seed 123                                 one schedule, step by step
-    python tests/simulation/run.py --scenario tools --fault kill:append:7     one fault in a scenario by hand
-    python tests/simulation/run.py --soak 60 [--from 1000]                    new seeds for 60 seconds
-    python tests/simulation/run.py --everything                               every fault at every place
+    python tests/simulation/run.py --seed 123                                  the schedule of a seed
+    python tests/simulation/run.py --schedule 'seed=3 kill:append:7'           one schedule, as failures
+    print it python tests/simulation/run.py --scenario tools --schedule kill:append:7   the same in a
+    scenario by hand python tests/simulation/run.py --soak 60 [--from 1000]                     new seeds
+    for 60 seconds python tests/simulation/run.py --everything                                every fault at
+    every place
 
-Exits with 0 if every promise was kept, 1 if not. Each broken one is printed with the command that plays it
-again.
+Exits with 0 without violations, else with 1. Each violation is printed with the command that plays it again.
 """
 
 import argparse
@@ -20,54 +21,57 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))  # a script's own folder is on the path, not the one above it
 
-from simulation.exhausting import outcomes  # noqa: E402
-from simulation.faults import Fault  # noqa: E402
+from refold.testing.simulation.plan import Plan  # noqa: E402
+from refold.testing.simulation.schedule import Outcome  # noqa: E402
+from simulation.exhausting import plays  # noqa: E402
 from simulation.figures import Figures  # noqa: E402
+from simulation.plays import Play, of_seed  # noqa: E402
 from simulation.scenarios import BY_HAND  # noqa: E402
-from simulation.schedule import Outcome, Plan, play  # noqa: E402
 
 
 def main() -> int:
-    """Play, and say what came of it."""
+    """Play, print the result, and return the exit code."""
     logging.getLogger("refold").setLevel(logging.ERROR)
     options = _options()
     if options.everything:
-        return _judged(outcome for name in BY_HAND for outcome in outcomes(name, everything=True))
+        return _play_many(each for name in BY_HAND for each in plays(name, everything=True))
     if options.soak:
-        return _judged(_seeds(options.soak, options.start))
-    return _one(options)
+        return _play_many(_play_seeds(options.soak, options.start))
+    return _play_one(options)
 
 
-def _one(options: argparse.Namespace) -> int:
-    if options.scenario or options.fault:
-        plan = Plan(options.seed, options.scenario, tuple(map(Fault.parse, options.fault)))
+def _play_one(options: argparse.Namespace) -> int:
+    if options.scenario or options.schedule:
+        made = Play(Plan.parse(options.schedule), options.scenario)
     else:
-        plan = Plan.by_chance(options.seed)
-    print(f"faults: {', '.join(map(str, plan.faults)) or 'none'}")
-    outcome = play(plan, trace=True)
+        made = of_seed(options.seed)
+    print(f"schedule: {made.plan}")
+    outcome = made.play(trace=True)
     figures = Figures()
     figures.add(outcome)
+    print("\n".join(outcome.trace))
     print(f"end: {outcome.end}; {figures}")
     for violation in outcome.violations:
         print(f"VIOLATION {violation}")
     return bool(outcome.violations)
 
 
-def _seeds(seconds: float, start: int) -> Iterator[Outcome]:
+def _play_seeds(seconds: float, start: int) -> Iterator[tuple[Play, Outcome]]:
     until = time.monotonic() + seconds
     for seed in count(start):
-        yield play(Plan.by_chance(seed))
+        made = of_seed(seed)
+        yield made, made.play()
         if time.monotonic() > until:
             return
 
 
-def _judged(played: Iterable[Outcome]) -> int:
-    """Print what went wrong as it comes, and the figures last."""
+def _play_many(played: Iterable[tuple[Play, Outcome]]) -> int:
+    """Print violations at once, and the totals last."""
     figures = Figures()
-    for outcome in played:
+    for made, outcome in played:
         figures.add(outcome)
         if outcome.violations:
-            print(f"{outcome.plan}\n    {outcome.violations[0]}", flush=True)
+            print(f"{made}\n    {outcome.violations[0]}", flush=True)
     print(figures)
     return bool(figures.violations)
 
@@ -75,8 +79,8 @@ def _judged(played: Iterable[Outcome]) -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Play simulated schedules.")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
-    parser.add_argument("--scenario", default="", metavar="NAME", help="one by hand, instead of the seed's")
-    parser.add_argument("--fault", action="append", default=[], metavar="KIND:POINT:N[+]")
+    parser.add_argument("--scenario", default="", metavar="NAME", help="by hand, instead of the seed's")
+    parser.add_argument("--schedule", default="", metavar="TEXT", help="as in 'seed=3 kill:append:7'")
     parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS")
     fresh = int(time.time()) * 1000
     parser.add_argument("--from", type=int, default=fresh, dest="start", metavar="SEED", help="the first one")

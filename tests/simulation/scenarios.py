@@ -1,7 +1,7 @@
-"""What the simulated runs do: some written by hand, each around one promise, and any number from a seed."""
+"""The scenarios: some written by hand, each around one promise, and any number from seeds."""
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from functools import cache
@@ -15,28 +15,27 @@ from refold.engine import Agent, call, calls, fail, say
 from refold.reducers.errors import PolicyError
 from refold.reducers.parser import parse
 from refold.reducers.vocabulary import FailureClass
-from simulation.acting import TOOLS, Mind, Person, Script, SimulatedModel, Thought, Whim
-from simulation.process import Process
-from simulation.virtual import instead
+from refold.testing.simulation.models import Mind, Script, SimulatedModel, Thought
+from refold.testing.simulation.process import PATIENCE, Process
+from refold.testing.simulation.virtual import replaced
+from refold.testing.simulation.world import World
+from simulation.acting import TOOLS, Fences, Person, Whim
 from support.any_policy import policies
 
-RUN = "r"
 TASK = "Do it."
 _POLICIES = 200
 _STEPS = {"type": "step", "value": 8, "name": "most", "scope": "run"}
 
 
 class Role(msgspec.Struct, frozen=True):
-    """One agent of a scenario: what it says, and an agent like it, with the policy under which it runs."""
+    """One agent of a scenario: its mind, and an agent with the same policy."""
 
     name: str
     mind: Mind
     like: Agent
 
     def agent(self, process: Process, others: Iterable[Agent] = ()) -> Agent:
-        """This agent, in a process. Made from one that is there: checking a policy takes longer than a
-        run.
-        """
+        """Return this agent in a process. It is copied: checking a policy takes longer than a run."""
         agent = copy(self.like)
         agent.name, agent.model, agent.store = self.name, SimulatedModel(self.mind), process.store
         agent.models = dict.fromkeys(agent.models, agent.model)
@@ -45,9 +44,9 @@ class Role(msgspec.Struct, frozen=True):
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """What is to be run: the first role has the run, and may hand on to the others.
+    """A run: the first role starts it, and may hand tasks off to the others.
 
-    `times` says how often a person answers, with one of `words` a call; `seed` is the run's.
+    `times`: how often the operator answers, with one of `words` for each call. `seed` is the seed of the run.
     """
 
     name: str
@@ -55,15 +54,31 @@ class Scenario(msgspec.Struct, frozen=True):
     seed: int = 1
     times: int = 4
     words: tuple[str, ...] = ("approve",)
+    task: str = TASK
+    patience: float = PATIENCE
 
-    def agents(self, process: Process) -> Mapping[str, Agent]:
-        """The agents in a process, by name."""
+    def make_state(self) -> Fences:
+        """Make the fences of the ledger."""
+        return Fences()
+
+    def make_agents(self, process: Process) -> Mapping[str, Agent]:
+        """Make the agents of a process, by name."""
         others = [role.agent(process) for role in self.roles[1:]]
         return {agent.name: agent for agent in (self.roles[0].agent(process, others), *others)}
 
-    def person(self, chance: random.Random) -> Person:
-        """Who answers."""
+    def make_operator(self, world: World, chance: random.Random) -> Person:
+        """Make the operator."""
         return Person(chance, self.times, self.words)
+
+    def check(self, world: World) -> None:
+        """Do nothing: the judge checks the ledger."""
+
+    async def finish(self) -> None:
+        """Do nothing: the tools are cancelled with their processes."""
+
+    async def run_in_thread(self, function: Callable[[], object]) -> object:
+        """Run the function at once."""
+        return function()
 
 
 def _like(policy: Mapping[str, Any]) -> Agent:
@@ -177,7 +192,7 @@ BY_HAND = {
 
 @cache
 def _any_policies() -> list[dict[str, Any]]:
-    """Policies over all knobs, drawn once, the same each time."""
+    """Draw policies over all keys, once; they are always the same."""
     drawn: list[dict[str, Any]] = []
 
     @settings(
@@ -193,17 +208,15 @@ def _any_policies() -> list[dict[str, Any]]:
         drawn.append(policy)
 
     def no_constant(*_: object, **__: object) -> None:
-        """Else constants of whatever modules are loaded find their way in: other policies in another
-        program.
-        """
+        """Keep constants of loaded modules out: with them, the policies would depend on the program."""
 
-    with instead(HypothesisProvider, "_maybe_draw_constant", no_constant):
+    with replaced(HypothesisProvider, "_maybe_draw_constant", no_constant):
         draw()
     return drawn
 
 
 def by_chance(seed: int) -> Scenario:
-    """A scenario from a seed: any policy, anything said, any time taken."""
+    """Make a scenario from a seed: any policy, any responses, any delays."""
     chance = random.Random(f"scenario {seed}")
     tools = ("look", "set", "act", "act", "book", "pay", "slow")
     roles = [Role("boss", Whim(f"boss {seed}", tools), _any_like(chance.randrange(_POLICIES)))]
@@ -216,7 +229,7 @@ def by_chance(seed: int) -> Scenario:
 
 @cache
 def _any_like(place: int) -> Agent:
-    # Without a bound some policies go on for ever: that is what they say, and no schedule could end.
+    # Without a bound, runs of some policies never end, and neither would their schedules.
     plain = _any_policies()[place]
     limits = [limit for limit in plain.get("limits", ()) if limit["type"] != "step"]
     bounded = {**plain, "limits": [*limits, _STEPS]}
@@ -225,4 +238,4 @@ def _any_like(place: int) -> Agent:
             like = _like({key: value for key, value in bounded.items() if key not in without})
             like.start(TASK)
             return like
-    raise AssertionError(f"policy {place} cannot be mended")
+    raise AssertionError(f"policy {place} cannot be repaired")

@@ -1,6 +1,4 @@
-"""The simulation can fail: an engine or a store with one promise taken out is caught, and for that
-promise.
-"""
+"""The simulation can fail: it detects an engine or a store without one of its promises."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -21,26 +19,26 @@ from refold.reducers.events import Event
 from refold.reducers.state import RunState
 from refold.store import MemoryStore
 from refold.store.protocol import Head, Lease, Record
-from simulation.faults import Fault
-from simulation.schedule import Plan, play
+from refold.testing.simulation.faults import Fault
+from simulation.plays import of_faults
 
 Patch = pytest.MonkeyPatch
 
 
 def found(scenario: str, *faults: str) -> list[str]:
-    """What is wrong after these faults, in some of the orders in which tasks may run."""
+    """Return the violations after these faults, in five orders of tasks."""
     planned = tuple(map(Fault.parse, faults))
-    plans = [Plan(seed, scenario, planned) for seed in range(5)]
-    return [violation for plan in plans for violation in play(plan).violations]
+    plays = [of_faults(scenario, *planned, seed=seed) for seed in range(5)]
+    return [str(violation) for each in plays for violation in each.play().violations]
 
 
 def run_again(patch: Patch) -> None:
-    """An engine that takes a run up does not say which calls are in doubt, and so runs them again."""
+    """A resuming engine does not record which calls have an unknown outcome, and runs them again."""
     patch.setattr(refold.engine.run, "doubtful", lambda state: ())
 
 
 def tell_first(patch: Patch) -> None:
-    """An engine goes on, and tells, before its append has returned: it is written with the next one."""
+    """An engine notifies before its append returned, and writes the events with the next ones."""
     real, late = Journal.append, dict[int, tuple[Any, ...]]()
 
     async def append(
@@ -56,7 +54,7 @@ def tell_first(patch: Patch) -> None:
 
 
 def believe(patch: Patch) -> None:
-    """An engine takes an append of unknown outcome for written."""
+    """An engine assumes that an append with unknown outcome was written."""
 
     async def read_again(
         self: Driver, before: RunState, after: RunState, waits: Iterable[float], error: Exception
@@ -67,16 +65,16 @@ def believe(patch: Patch) -> None:
 
 
 def take_for_ones_own(patch: Patch) -> None:
-    """An engine takes what another wrote for its own where both lead to the same state."""
+    """An engine mistakes the events of another engine for its own if both lead to the same state."""
 
     async def confirm(self: Tenure) -> None:
-        """Whoever has the lease."""
+        """Do not check the lease."""
 
     patch.setattr(Tenure, "confirm", confirm)
 
 
 def fence_nobody(patch: Patch) -> None:
-    """A store takes what is written under an old lease."""
+    """A store accepts appends under an old lease."""
     real = MemoryStore.append
 
     async def append(
@@ -90,7 +88,7 @@ def fence_nobody(patch: Patch) -> None:
 
 
 def never_finish(patch: Patch) -> None:
-    """A subscriber is not told that a stream has ended."""
+    """A subscriber is not notified that a stream has ended."""
     real = Subscription.put
 
     def put(self: Subscription, update: Update) -> None:
@@ -101,7 +99,7 @@ def never_finish(patch: Patch) -> None:
 
 
 def change_keys(patch: Patch) -> None:
-    """Each attempt at a call has an idempotency key of its own."""
+    """Each execution of a call has another idempotency key."""
     attempts = iter(range(1_000_000))
 
     def context(run: str, call: str, key: str, epoch: int) -> CallContext:
@@ -111,7 +109,7 @@ def change_keys(patch: Patch) -> None:
 
 
 def take_for_final(patch: Patch) -> None:
-    """An engine believes that a call did not happen, whatever an earlier attempt set going."""
+    """An engine trusts that a call did not happen, although an earlier execution may still act."""
 
     def credible(state: RunState, effect: Reconcile, found: Reconciled) -> Reconciled:
         return found
@@ -120,7 +118,7 @@ def take_for_final(patch: Patch) -> None:
 
 
 def forget_epochs(patch: Patch) -> None:
-    """Whoever calls a tool comes under the newest epoch."""
+    """Every engine calls tools with the newest epoch."""
 
     def context(run: str, call: str, key: str, epoch: int) -> CallContext:
         return CallContext(run=run, call=call, key=key, epoch=99)
@@ -131,7 +129,7 @@ def forget_epochs(patch: Patch) -> None:
 @pytest.mark.parametrize(
     ("mutate", "scenario", "faults", "said"),
     [
-        pytest.param(run_again, "tools", ["kill:act:1"], "was run 2 times", id="a call is run again"),
+        pytest.param(run_again, "tools", ["kill:act:1"], "ran 2 times", id="a call is run again"),
         pytest.param(tell_first, "tools", [], "before it was", id="told before it is written"),
         pytest.param(tell_first, "tools", [], "before its dispatch", id="an effect before its intent"),
         pytest.param(believe, "tools", ["lose:append:3"], "before it was", id="believed written"),
@@ -157,7 +155,7 @@ def forget_epochs(patch: Patch) -> None:
             id="what outlives its process is forgotten",
         ),
         pytest.param(forget_epochs, "woken", ["pause:begin:2"], "pay acted 2", id="no epoch to refuse by"),
-        pytest.param(change_keys, "tools", ["kill:act:2"], "not its own", id="another key each time"),
+        pytest.param(change_keys, "tools", ["kill:act:2"], "of another call", id="another key each time"),
     ],
 )
 def test_an_engine_without_one_promise_is_caught(
@@ -167,7 +165,7 @@ def test_an_engine_without_one_promise_is_caught(
     said: str,
     monkeypatch: Patch,
 ) -> None:
-    """With one promise taken out, the same schedule that is clean without the change breaks that promise."""
+    """A schedule without violations has one after the promise is removed."""
     assert [] == found(scenario, *faults)
     mutate(monkeypatch)
     assert [violation for violation in found(scenario, *faults) if said in violation]

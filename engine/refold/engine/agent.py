@@ -34,6 +34,7 @@ from refold.engine.result import RunResult
 from refold.engine.run import Run
 from refold.engine.runtime import Runtime, anew, versions
 from refold.engine.secrets import redactor_of, refuse_secret
+from refold.engine.tasks import in_event_loop
 from refold.engine.tenure import this_process
 from refold.engine.tools.protocol import Tool
 from refold.engine.validation import (
@@ -269,7 +270,7 @@ class Agent:
 
     def run_sync(self, task: str, **options: Any) -> RunResult:
         """Do the same as `run` without an event loop; inside one, raise `WrongUse`."""
-        if _in_event_loop():
+        if in_event_loop():
             raise WrongUse("run_sync cannot run inside an event loop; use `await agent.run(task)` instead")
         return anyio.run(partial(self.run, task, **options))
 
@@ -380,14 +381,6 @@ class Agent:
         }
         parts = (self.name, self.model.name, self.settings, self.policy, tools)
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
-
-
-def _in_event_loop() -> bool:
-    try:
-        anyio.get_current_task()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _agent(given: object, place: str) -> Agent:

@@ -91,6 +91,15 @@ def aside(work: Work) -> None:
         task.add_done_callback(_ASIDE.discard)
 
 
+def in_event_loop() -> bool:
+    """Return whether an event loop runs in this thread."""
+    try:
+        anyio.get_current_task()
+    except RuntimeError:
+        return False
+    return True
+
+
 def inlet() -> Callable[[Callable[[], object]], None]:
     """Return a function by which any thread can call into this event loop; a no-op once it is closed."""
     try:

@@ -14,3 +14,13 @@ from .results import Calls as Calls
 from .results import ExpectedCall as ExpectedCall
 from .results import ObservedCall as ObservedCall
 from .results import ObservedRun as ObservedRun
+from .simulation.attempts import NeedsAsyncio as NeedsAsyncio
+from .simulation.campaign import simulate as simulate
+from .simulation.effects import Effect as Effect
+from .simulation.effects import Ledger as Ledger
+from .simulation.effects import deliver as deliver
+from .simulation.report import Report as Report
+from .simulation.report import SimulationFailed as SimulationFailed
+from .simulation.report import ToolFigures as ToolFigures
+from .simulation.violations import Violation as Violation
+from .simulation.violations import ViolationKind as ViolationKind

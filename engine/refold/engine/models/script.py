@@ -3,7 +3,7 @@
 import json
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -109,6 +109,11 @@ class ScriptedModel:
         self.priced = True
         self.context = context
 
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """Return the lines of the script."""
+        return cast("tuple[Line, ...]", tuple(self._script))
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         """Stream the next line: reasoning, text and calls as deltas, then the reply."""
         await anyio.lowlevel.checkpoint()
@@ -177,9 +182,21 @@ class RecordedModel:
         self._run = run
         self._answers: dict[SentHash, deque[Ended]] = {}
         self._requests: list[ModelRequest] = []
+        self._facts: list[Ended] = []
         for request, fact in answers:
             self._answers.setdefault(self._hash(request), deque()).append(fact)
             self._requests.append(request)
+            self._facts.append(fact)
+
+    @property
+    def lines(self) -> tuple[Reply | ModelError, ...]:
+        """Return all recorded responses in their order, as lines of a script. Raises `MissingFact` for erased
+        ones.
+        """
+        return tuple(
+            _failure(fact) if isinstance(fact, ModelFailed) else _reply(self._run, fact)
+            for fact in self._facts
+        )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
         """Stream the recorded response to this request. Raises `MissingFact`, or the recorded failure."""
