@@ -285,7 +285,7 @@ class Score:
                     answered = self.operator(run)
                     if isawaitable(answered):
                         await answered
-                    if run.has_input and not self.left:
+                    if run.has_input and self._place == len(self._facts):
                         watcher.exceeded()
         finally:
             await people.stop()

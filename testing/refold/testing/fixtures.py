@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from refold.engine.agent import Agent
 from refold.engine.playback import Recording
+from refold.engine.tasks import in_event_loop
 from refold.reducers.errors import MissingFact, WrongUse
 from refold.store.recordings import read_recording, write_recording
 from refold.testing.failures import Evidence
@@ -133,7 +134,7 @@ class RunFixture(Fixture):
             WrongUse: Within an event loop: use `await refold_run.run(...)`.
         """
         __tracebackhide__ = True
-        if _in_event_loop():
+        if in_event_loop():
             raise WrongUse("refold_run(...) in an async test: use `await refold_run.run(...)`")
         call = partial(
             self.run,
@@ -248,7 +249,7 @@ class RecordedCase:
             Inconclusive: The source does not record enough to tell.
         """
         __tracebackhide__ = True
-        if _in_event_loop():
+        if in_event_loop():
             raise WrongUse("against(...) in an async test: use `await recording.compare(...)`")
         call = partial(self.compare, agent, ignore=ignore, live=live, operator=operator, **options)
         return anyio.run(call)
@@ -289,7 +290,7 @@ class RecordedCase:
             AssertionError: An event was edited, or a decision differs from what its facts give today.
         """
         __tracebackhide__ = True
-        if _in_event_loop():
+        if in_event_loop():
             raise WrongUse("replays() needs no event loop: call it in a test that is not async")
         problem = anyio.run(partial(self._log.check, played=played))
         if problem:
@@ -333,11 +334,3 @@ def _list(ignore: Iterable[Ignored]) -> list[Ignored]:
     if isinstance(ignore, str):
         raise WrongUse(f"ignore={ignore!r}: expected a list, as in ignore=[{ignore!r}]")
     return list(ignore)
-
-
-def _in_event_loop() -> bool:
-    try:
-        anyio.get_current_task()
-    except RuntimeError:
-        return False
-    return True

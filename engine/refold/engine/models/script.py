@@ -194,7 +194,7 @@ class RecordedModel:
         ones.
         """
         return tuple(
-            _failure(fact) if isinstance(fact, ModelFailed) else _reply(self._run, fact)
+            _failure(fact) if isinstance(fact, ModelFailed) else _reply_of(self._run, fact)
             for fact in self._facts
         )
 
@@ -209,7 +209,7 @@ class RecordedModel:
             await anyio.sleep_forever()
         if isinstance(fact, ModelFailed):
             raise _failure(fact)
-        reply = _summary(self._run, fact) if isinstance(fact, SummaryReturned) else _reply(self._run, fact)
+        reply = _reply_of(self._run, fact)
         for delta in deltas(reply):
             yield delta
         yield reply
@@ -281,6 +281,10 @@ def _failure(fact: ModelFailed) -> ModelError:
         retry_after=fact.retry_after,
         partial_text=said.partial_text,
     )
+
+
+def _reply_of(run: str, fact: ModelResponded | SummaryReturned) -> Reply:
+    return _summary(run, fact) if isinstance(fact, SummaryReturned) else _reply(run, fact)
 
 
 def _reply(run: str, fact: ModelResponded) -> Reply:
