@@ -34,8 +34,8 @@ _RETRIES = (0.05, 0.2, 1.0)
 """The engine's waits after a failed write, also in tests that make them shorter."""
 
 _IDLE_TURNS = 100
-_CLOCK_READS = 30_000
-"""Maximum of clock readings in one schedule. Each turn of the event loop is one; a few thousand are usual."""
+_CLOCK_READS = 100_000
+"""Maximum of clock readings in one schedule. Each turn of the event loop is one; up to 31,000 are usual."""
 
 Result = TypeVar("Result")
 
