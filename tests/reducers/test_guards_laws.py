@@ -17,8 +17,8 @@ from refold.reducers.parser import parse
 from refold.reducers.state import NEW
 from refold.reducers.text import TEXTS
 from refold.reducers.vocabulary import ToolError
+from refold.testing.strategies.events import events
 from support.scenario import Scenario
-from support.strategies import events
 from support.watching import Watching
 
 LOOK, ACT = ("look", "{}"), ("act", "{}")

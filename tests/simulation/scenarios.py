@@ -15,10 +15,10 @@ from refold.engine import Agent, call, calls, fail, say
 from refold.reducers.errors import PolicyError
 from refold.reducers.parser import parse
 from refold.reducers.vocabulary import FailureClass
+from refold.testing.strategies.policies import policies
 from simulation.acting import TOOLS, Mind, Person, Script, SimulatedModel, Thought, Whim
 from simulation.process import Process
 from simulation.virtual import instead
-from support.any_policy import policies
 
 RUN = "r"
 TASK = "Do it."
