@@ -123,16 +123,23 @@ def _made(line: Reply | ModelError) -> tuple[ReplyCall, ...]:
     return () if isinstance(line, ModelError) else line.calls
 
 
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        lambda line: isinstance(line, ModelError),
-        lambda line: any('"cents"' in call.arguments for call in _made(line)),
-        lambda line: any(call.name == "unheard_of" for call in _made(line)),
-        lambda line: any(call.arguments == "{" for call in _made(line)),
-    ],
-    ids=["a failure", "a valid call", "an unknown tool", "broken arguments"],
-)
+def _fails(line: Reply | ModelError) -> bool:
+    return isinstance(line, ModelError)
+
+
+def _calls_well(line: Reply | ModelError) -> bool:
+    return any('"cents"' in call.arguments for call in _made(line))
+
+
+def _calls_an_unknown_tool(line: Reply | ModelError) -> bool:
+    return any(call.name == "unheard_of" for call in _made(line))
+
+
+def _has_broken_arguments(line: Reply | ModelError) -> bool:
+    return any(call.arguments == "{" for call in _made(line))
+
+
+@pytest.mark.parametrize("wanted", [_fails, _calls_well, _calls_an_unknown_tool, _has_broken_arguments])
 def test_scripts_have_every_behaviour(wanted: Any) -> None:
     """Failures, valid calls, unknown tools and broken arguments are all drawn."""
     find(scripts([pay]), lambda script: any(map(wanted, script)), settings=_PLENTY)

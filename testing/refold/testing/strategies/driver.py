@@ -33,7 +33,7 @@ from refold.reducers.folds import advance
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.messages import Message, ReplyCall, Usage
 from refold.reducers.parser import parse
-from refold.reducers.pending import may_be_said, underway
+from refold.reducers.pending import left_open, may_be_said, underway
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import SOURCE_LABEL, Doubt, FailureClass, Replay, Role, StopReason, ToolError
@@ -183,7 +183,7 @@ class Driver:
                 fact = RunForked(
                     at=self.at, run="r2", rules=RULES, parent="r1", parent_seq=seq, parent_hash="00"
                 )
-                self.feed(fact)
+                self.feed(msgspec.structs.replace(fact, in_doubt=left_open(self.state, fact)))
             case _:
                 cancelled = CancelRequested(at=self.at, by="ann")
                 self.feed(composition.cancelled(cancelled, f"{MARKER} enough"))
