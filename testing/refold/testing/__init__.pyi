@@ -1,5 +1,6 @@
 from .audits import audit_events as audit_events
 from .conformance.guards import GuardConformance as GuardConformance
+from .conformance.importers import ImporterConformance as ImporterConformance
 from .conformance.stores import StoreConformance as StoreConformance
 from .models import ToolCallingModel as ToolCallingModel
 from .strategies.events import events as events
