@@ -16,6 +16,8 @@ from refold.reducers import estimate
 if TYPE_CHECKING:
     from support.wire import Server
 
+pytest_plugins = ["pytester"]
+
 MOST = 3
 """The most cases of one test in the quick tier."""
 

@@ -47,12 +47,12 @@ def import_source(source: Source, importer: Importer) -> Imported:
         DamagedLog: the derived events are not a valid log.
     """
     reading = Transcript(source, importer)
-    digest = hashlib.sha256()
+    written = list[bytes]()
     runs, audits, fits = list[str](), list[Audit](), list[Fit]()
     for run in reading.runs():
         auditor = Auditor(run.run)
         derived = (each for group in run.derive(salts) for each in group)
-        follow_all(_records(run.run, derived, digest), auditor, registry=NO_GUARDS)
+        follow_all(_records(run.run, derived, written), auditor, registry=NO_GUARDS)
         if auditor.problem is not None:
             raise auditor.problem
         runs.append(run.run)
@@ -67,14 +67,14 @@ def import_source(source: Source, importer: Importer) -> Imported:
         problems=tuple(reading.problems),
         audits=tuple(audits),
         fits=tuple(fits),
-        digest=digest.hexdigest(),
+        digest=hashlib.sha256(b"".join(written)).hexdigest(),
     )
 
 
-def _records(run: str, derived: Iterable[Derived], digest: "hashlib._Hash") -> Iterator[Stored]:
+def _records(run: str, derived: Iterable[Derived], written: list[bytes]) -> Iterator[Stored]:
     for each in derived:
         event = codec.encode(each.event)
-        digest.update(b"%d %s %s %s\n" % (each.at, event.kind.encode(), event.body, event.content or b""))
+        written.append(b"%d %s %s %s\n" % (each.at, event.kind.encode(), event.body, event.content or b""))
         yield Stored(
             run=run,
             seq=each.seq,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from io import BytesIO
-from typing import Any
+from typing import Any, cast
 from zipfile import ZipFile
 
 import msgspec
@@ -22,6 +22,7 @@ Json = Any
 """A value as `json` reads it."""
 
 KEY = "unknown_to_all"
+_KINDS = ("type", "role", "kind")
 _MARK = re.compile(r"mark-\d+-")
 _TEXT = "another-text"
 _FORMS: tuple[Json, ...] = (_TEXT, [_TEXT], {"another": _TEXT})
@@ -45,7 +46,7 @@ def lost_texts(source: Source, importer: Importer) -> list[str]:
     """
     values = values_of(source)
     lost: set[str] = set()
-    for shape, (holder, key) in {shape: place for shape, *place in _texts(values, "$")}.items():
+    for shape, (holder, key) in {shape: (holder, key) for shape, holder, key in _texts(values, "$")}.items():
         was = holder[key]
         for form in _FORMS:
             holder[key] = form
@@ -109,19 +110,23 @@ def _read(line: bytes) -> Json:
         return line
 
 
-def _mark(value: Json, path: str, marks: dict[str, str]) -> Json:
+def _mark(value: Any, path: str, marks: dict[str, str]) -> Json:
     """Return the value, or JSON text, with unknown keys; adds them to `marks`."""
     if isinstance(value, str):
         return _mark_json_text(value, path, marks)
     if isinstance(value, list):
-        value[:] = [_mark(each, f"{path}[]", marks) for each in value]
-    elif isinstance(value, dict):
-        kinds = [value[name] for name in ("type", "role", "kind") if isinstance(value.get(name), str)]
+        listed: list[Any] = cast("Any", value)
+        listed[:] = [_mark(each, f"{path}[]", marks) for each in listed]
+        return listed
+    if isinstance(value, dict):
+        table = cast("dict[str, Json]", value)
+        kinds = [table[name] for name in _KINDS if isinstance(table.get(name), str)]
         shape = f"{path}<{'/'.join(kinds)}>" if kinds else path
-        for name in [*value]:
-            value[name] = _mark(value[name], f"{shape}.{name}", marks)
-        value[KEY] = mark = f"mark-{len(marks)}-"
+        for name in [*table]:
+            table[name] = _mark(table[name], f"{shape}.{name}", marks)
+        table[KEY] = mark = f"mark-{len(marks)}-"
         marks[mark] = shape
+        return table
     return value
 
 
@@ -135,14 +140,20 @@ def _mark_json_text(value: str, path: str, marks: dict[str, str]) -> str:
     return json.dumps(marked) if len(marks) > known else value
 
 
-def _texts(value: Json, path: str) -> Iterator[tuple[str, Json, str | int]]:
+def _texts(value: Any, path: str) -> Iterator[tuple[str, Any, str | int]]:
     """Yield each text: its shape, the list or object that has it, and its index or key."""
-    if not isinstance(value, dict | list):
+    if isinstance(value, dict):
+        table = cast("dict[str, Json]", value)
+        kinds = [table[name] for name in _KINDS if name in table]
+        inner: list[tuple[str | int, Json, str]] = [
+            (key, each, f"{path}{kinds or ''}.{key}") for key, each in table.items()
+        ]
+    elif isinstance(value, list):
+        listed: list[Any] = cast("Any", value)
+        inner = [(key, each, f"{path}[]") for key, each in enumerate(listed)]
+    else:
         return
-    inner = value.items() if isinstance(value, dict) else enumerate(value)
-    kinds = [value[name] for name in ("type", "role", "kind") if isinstance(value, dict) and name in value]
-    for key, each in list(inner):
-        shape = f"{path}{kinds or ''}.{key}" if isinstance(value, dict) else f"{path}[]"
+    for key, each, shape in inner:
         if isinstance(each, str):
             yield shape, value, key
         else:
