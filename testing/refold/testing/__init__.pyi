@@ -2,6 +2,7 @@ from .audits import audit_events as audit_events
 from .conformance.guards import GuardConformance as GuardConformance
 from .conformance.importers import ImporterConformance as ImporterConformance
 from .conformance.stores import StoreConformance as StoreConformance
+from .machine import AgentMachine as AgentMachine
 from .models import ToolCallingModel as ToolCallingModel
 from .strategies.events import events as events
 from .strategies.logs import logs as logs

@@ -73,6 +73,7 @@ class Driver:
         salt: blinds the digests of texts.
         tools: the tools that the run has. A model calls these and one that is unknown.
         guards: the guards that the policy may name.
+        imported: label the run as one from a transcript, whose context may be observed now and then.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Driver:
         *,
         tools: Sequence[Manifest] = TOOLS,
         guards: Registry = BUILTIN,
+        imported: bool = True,
     ) -> None:
         self.guards = guards
         self.state: RunState = NEW
@@ -103,7 +105,7 @@ class Driver:
             policy=parse(policy, guards),
             model="m",
             tools=tuple(tools),
-            labels={SOURCE_LABEL: "made"},  # its context is observed now and then
+            labels={SOURCE_LABEL: "made"} if imported else {},
         )
         self.feed(composition.started(fact, opening, salt))
 
