@@ -26,9 +26,11 @@ from refold.reducers.views import MissingContent, needed_to_go_on, view
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, extend
 from refold.store import MemoryStore
+from refold.testing.strategies.driver import Driver
+from refold.testing.strategies.logs import runs
 from support import golden
 from support.scenario import Scenario
-from support.strategies import Driver, runs, scaled
+from support.strategies import scaled
 
 ANYTHING = ModelRequested(step=1, attempt=1, view="", messages=(), input_tokens=0)
 

@@ -30,10 +30,10 @@ class BotLog:
         yield RunBegan(place.position, key="log", agent="bot")
         for line in source.lines():
             place, row = Place(f"line {line.number}"), _row(line.text)
-            match row.get("from"):
+            match _take(row, "from", str):
                 case "user":
                     end = "open", "the last message is the user's"
-                    yield place.message(str(row.get("text", "")))
+                    yield place.message(_take(row, "text", str) or "", rest=_rest(row))
                 case "bot":
                     calls = _calls(row)
                     end = (
@@ -41,13 +41,12 @@ class BotLog:
                         if calls
                         else ("finished", "the last message is an answer")
                     )
-                    yield place.reply(
-                        Message(role=Role.ASSISTANT, text=str(row.get("text", "")), calls=calls)
-                    )
+                    text = _take(row, "text", str) or ""
+                    yield place.reply(Message(role=Role.ASSISTANT, text=text, calls=calls), rest=_rest(row))
                 case "tool":
                     end = "open", "the last message is a result"
-                    failed = row["failed"] if isinstance(row.get("failed"), bool) else None
-                    yield place.result(str(row.get("id", "")), str(row.get("text", "")), failed=failed)
+                    call, text = _take(row, "id", str) or "", _take(row, "text", str) or ""
+                    yield place.result(call, text, failed=_take(row, "failed", bool), rest=_rest(row))
                 case _ if line.text.strip():
                     yield place.problem(
                         "no_row", "not a row of this format", rest=line.text.decode(errors="replace")
@@ -63,17 +62,26 @@ BOT_LOG = BotLog()
 def _row(line: bytes) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return row if isinstance(row, dict) else {}
+
+
+def _take(row: dict[str, Any], key: str, kind: type) -> Any:
+    """Remove and return a value of this type. Any other value stays, and is stored as the item's rest."""
+    return row.pop(key) if isinstance(row.get(key), kind) else None
+
+
+def _rest(row: dict[str, Any]) -> str:
+    return json.dumps(row) if row else ""
 
 
 def _calls(row: dict[str, Any]) -> tuple[MessageCall, ...]:
     call = row.get("call")
     if not isinstance(call, dict):
         return ()
-    return (
-        MessageCall(
-            str(call.get("id", "")), str(call.get("tool", "")), json.dumps(call.get("arguments", {}))
-        ),
-    )
+    name, tool = _take(call, "id", str) or "", _take(call, "tool", str) or ""
+    arguments = json.dumps(call.pop("arguments", {}))
+    if not call:
+        del row["call"]
+    return (MessageCall(name, tool, arguments),)

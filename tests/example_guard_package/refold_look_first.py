@@ -43,7 +43,8 @@ class LookFirst(
         """Follow the calls that look, until one has returned well."""
         match event:
             case ModelResponded(calls=calls) if not own.done:
-                return Looked(tuple(call.id for call in calls if call.name in self.looking))
+                looking = tuple(call.id for call in calls if call.name in self.looking)
+                return own if looking == own.calls else Looked(looking)
             case ToolReturned(call=call, error=None) if call in own.calls:
                 return Looked(done=True)
             case _:

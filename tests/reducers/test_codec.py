@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from refold.reducers.codec import CONTENTS, Encoded, decode, encode
 from refold.reducers.errors import DamagedLog, NewerLog
@@ -22,7 +23,7 @@ from refold.reducers.events import (
     UnknownAnnotation,
 )
 from refold.reducers.meanings import MEANINGS
-from support import strategies
+from refold.testing.strategies.events import events
 from support.strategies import scaled
 
 # Written out by hand: a kind is never removed or renamed.
@@ -36,10 +37,10 @@ def test_every_fact_and_decision_has_a_meaning() -> None:
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
 @settings(max_examples=scaled(10))
-@given(data=strategies.data())
-def test_round_trip(kind: str, data: strategies.Data) -> None:
+@given(data=st.data())
+def test_round_trip(kind: str, data: st.DataObject) -> None:
     """Any event of any kind comes back from its bytes as it was, content included."""
-    event = data.draw(strategies.events(kind))
+    event = data.draw(events(kind))
     stored = encode(event)
     assert kind == stored.kind
     assert event == decode(stored.kind, stored.body, stored.content)
@@ -48,10 +49,10 @@ def test_round_trip(kind: str, data: strategies.Data) -> None:
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
 @settings(max_examples=scaled(10))
-@given(data=strategies.data())
-def test_the_body_can_be_read_without_the_content(kind: str, data: strategies.Data) -> None:
+@given(data=st.data())
+def test_the_body_can_be_read_without_the_content(kind: str, data: st.DataObject) -> None:
     """A body alone is the event without its content."""
-    event = data.draw(strategies.events(kind))
+    event = data.draw(events(kind))
     stored = encode(event)
     bare = decode(kind, stored.body)
     assert getattr(bare, "content", None) is None
@@ -60,10 +61,10 @@ def test_the_body_can_be_read_without_the_content(kind: str, data: strategies.Da
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
 @settings(max_examples=scaled(10))
-@given(data=strategies.data())
-def test_unknown_fields_are_refused(kind: str, data: strategies.Data) -> None:
+@given(data=st.data())
+def test_unknown_fields_are_refused(kind: str, data: st.DataObject) -> None:
     """A field that this version does not know stops the reader, in a body and in a content."""
-    stored = encode(data.draw(strategies.events(kind)))
+    stored = encode(data.draw(events(kind)))
     body = json.dumps({**json.loads(stored.body), "zz_newer": 1}).encode()
     with pytest.raises(NewerLog, match="zz_newer"):
         decode(kind, body, stored.content, run="r1", seq=3)

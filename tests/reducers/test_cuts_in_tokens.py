@@ -20,8 +20,9 @@ from refold.reducers.sizes import measured, misfit, refuse_unmeasured_cuts, size
 from refold.reducers.state import NEW
 from refold.reducers.vocabulary import Role
 from refold.reducers.window import MessageRef, Window, append
+from refold.testing.strategies.driver import Driver, drive
+from refold.testing.strategies.logs import choices
 from support.plans import plan_of
-from support.strategies import Driver, choices, drive
 
 O200K = "bpe:o200k_base"
 TEXTS = st.text(st.sampled_from("ab日é \n😀1'<|>é旗"), max_size=80)

@@ -44,9 +44,12 @@ from refold.reducers.state import NEW
 from refold.reducers.views import view
 from refold.reducers.vocabulary import Role, StopReason
 from refold.reducers.window import Window, append, refs
-from support.any_policy import policies
+from refold.testing.strategies.driver import MARKER, Driver, drive
+from refold.testing.strategies.events import events
+from refold.testing.strategies.logs import choices, runs
+from refold.testing.strategies.policies import policies
 from support.once import Once
-from support.strategies import MARKER, Driver, choices, drive, events, runs, scaled, stored
+from support.strategies import scaled, stored
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -332,7 +335,8 @@ def test_the_salt_changes_no_decision_but_the_view(
 
 PROGRAM = """
 import json, sys
-from support.strategies import drive, stored
+from refold.testing.strategies.driver import drive
+from support.strategies import stored
 from refold.reducers.evolution import encode_value
 import hashlib
 seen = hashlib.sha256()

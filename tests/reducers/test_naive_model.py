@@ -37,7 +37,7 @@ from refold.reducers.state import NEW, RunState
 from refold.reducers.views import view
 from refold.reducers.vocabulary import FailureClass, Role
 from refold.reducers.window import refs
-from support.any_policy import policies
+from refold.testing.strategies.policies import policies
 from support.audits import audited
 from support.ledger import overshot
 from support.naive import Transcript, refused_by_a_provider, rendered

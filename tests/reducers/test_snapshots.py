@@ -18,8 +18,9 @@ from refold.reducers.guards import BUILTIN, Place, Registry
 from refold.reducers.guards.duty import FAILED, NOT_INSTALLED
 from refold.reducers.guards.protocol import Config
 from refold.reducers.state import NEW, RunState, Watch
+from refold.testing.strategies.driver import START, Driver, drive
+from refold.testing.strategies.logs import runs
 from support import golden
-from support.strategies import START, Driver, drive, runs
 
 ANSWER = ModelResponded(at=START, request=2, stop="end_turn")  # type: ignore[arg-type]
 

@@ -16,7 +16,9 @@ from refold.reducers.messages import Size
 from refold.reducers.parser import parse
 from refold.reducers.sizes import misfit, refuse_without_tokenizer
 from refold.reducers.state import NEW
-from support.strategies import Driver, choices, drive, stored
+from refold.testing.strategies.driver import Driver, drive
+from refold.testing.strategies.logs import choices
+from support.strategies import stored
 from support.transcripts import FILES, path_of
 
 O200K, CL100K = NAMES = ("bpe:o200k_base", "bpe:cl100k_base")

@@ -18,11 +18,11 @@ from refold.replay.queries.language import Question
 from refold.replay.queries.rows import state_question
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
+from refold.testing.strategies.driver import Driver
 from support import runs
 from support.following import looked_at
 from support.forging import changed, dropped, records_of, write
 from support.queried import driven, holding, kept
-from support.strategies import Driver
 
 pytestmark = pytest.mark.anyio
 

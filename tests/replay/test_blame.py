@@ -15,11 +15,11 @@ from refold.replay.queries.rows import STATE_FIELDS
 from refold.replay.reader import event_of, fold_event, run_follower
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
+from refold.testing.strategies.driver import Driver
 from support import runs
 from support.following import looked_at
 from support.queried import driven, kept
 from support.state_fields import fields_of
-from support.strategies import Driver
 
 pytestmark = pytest.mark.anyio
 

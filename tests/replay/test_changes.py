@@ -14,9 +14,10 @@ from refold.reducers.events import Event, PolicyAmended
 from refold.reducers.state import NEW, Batch, CallState, RunState, Spent
 from refold.reducers.vocabulary import Cause
 from refold.replay.why import state_changes
+from refold.testing.strategies.driver import Driver
+from refold.testing.strategies.logs import runs
 from support import golden
 from support.state_fields import applied, fields_of
-from support.strategies import Driver, runs
 
 CHANGES = import_module("refold.replay.why")
 BROUGHT = ("setup.policy", "setup.tools")  # told by the event that brought them: no state knows which

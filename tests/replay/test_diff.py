@@ -15,10 +15,10 @@ from refold.replay.queries.diffs import MOST, Diff, Difference, diff
 from refold.replay.queries.divergence import SHOWN
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
+from refold.testing.strategies.driver import Driver, drive
 from support import runs
 from support.forging import records_of, write
 from support.queried import choices, holding
-from support.strategies import Driver, drive
 
 pytestmark = pytest.mark.anyio
 

@@ -25,10 +25,10 @@ from refold.replay.verification import Verifier
 from refold.replay.whatif.comparison import Comparison
 from refold.store import MemoryStore
 from refold.store.protocol import Record, Stored
+from refold.testing.strategies.driver import Driver
 from support import audits, golden, runs
 from support.forging import records_of, write
 from support.queried import driven, kept
-from support.strategies import Driver
 
 RUN = "r1"
 ALL: dict[str, Callable[[], Follower[Any]]] = {

@@ -33,10 +33,11 @@ from refold.replay.queries.rows import (
 from refold.replay.reader import Step
 from refold.store import MemoryStore
 from refold.store.protocol import Stored, UnknownRun
+from refold.testing.strategies.driver import MARKER, Driver
+from refold.testing.strategies.events import events
 from support import runs
 from support.forging import recorded, records_of, write
 from support.queried import driven, kept
-from support.strategies import MARKER, Driver, events
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from refold.reducers.events import ANNOTATIONS, KINDS, Event, StateDigested, UnknownAnnotation, kind_of
 from refold.replay.kinds.table import ROWS, TABLE, kind_for, remark, sentence, texts_of
 from refold.replay.queries.stats import Stats
+from refold.testing.strategies.events import events
 from support import golden
-from support.strategies import events
 
 
 def test_every_kind_has_one_row() -> None:

@@ -10,8 +10,9 @@ from refold.reducers.events import Event, ModelRequested
 from refold.reducers.state import NEW
 from refold.reducers.views import view
 from refold.replay.seen import RequestView, Splice, Views, list_splices
+from refold.testing.strategies.driver import Driver
+from refold.testing.strategies.logs import runs
 from support import golden
-from support.strategies import Driver, runs
 
 
 def view_after(view: list[int], call: RequestView) -> list[int]:

@@ -36,7 +36,9 @@ from refold.replay.shrink.rederivation import (
 )
 from refold.replay.shrink.search import ShowsNothing, read_facts, shrink_log
 from refold.store import MemoryStore
-from support import audits, golden, runs, strategies
+from refold.testing import strategies
+from refold.testing.strategies.driver import Driver
+from support import audits, golden, runs
 from support.planted import planted
 from support.scenario import SALT, Scenario
 
@@ -244,7 +246,7 @@ def test_a_change_of_the_context_means_the_same_messages(gone: tuple[int, ...], 
 
 
 @given(driver=strategies.runs(), data=st.data())
-def test_messages_keep_their_origins(driver: strategies.Driver, data: st.DataObject) -> None:
+def test_messages_keep_their_origins(driver: Driver, data: st.DataObject) -> None:
     """All facts give the same log again, byte for byte, and any of them one that audits clean."""
     log = told(driver.log)
     whole = rederive(log)

@@ -43,7 +43,9 @@ from refold.reducers.vocabulary import Refuser, Role, StopReason
 from refold.replay import Audit, Verification, audit, verify
 from refold.store import MemoryStore
 from refold.store.protocol import Record, Store
-from support import golden, strategies
+from refold.testing.strategies.driver import Driver, drive
+from refold.testing.strategies.logs import runs
+from support import golden
 from support.forging import recorded, write
 from support.scenario import Scenario
 
@@ -143,8 +145,8 @@ def one_run(log: Sequence[Event]) -> list[Event]:
     return list(takewhile(lambda event: not isinstance(event, RunForked), log))
 
 
-@given(run=strategies.runs(), data=st.data())
-def test_no_size_of_any_fact_can_be_changed(run: strategies.Driver, data: Any) -> None:
+@given(run=runs(), data=st.data())
+def test_no_size_of_any_fact_can_be_changed(run: Driver, data: Any) -> None:
     """In any run that is whole, any size or digest that is not its content's is told at its event, and
     nothing else is.
     """
@@ -174,7 +176,7 @@ def every_kind() -> dict[str, tuple[list[Event], int]]:
         "history": [{"do": "summarise", "when": {"messages": 4}, "keep_last": 1}],
     }
     for seed in range(300):
-        log = one_run(strategies.drive(policy, [seed * 37 * n % 1000 for n in range(1, 30)]).log)
+        log = one_run(drive(policy, [seed * 37 * n % 1000 for n in range(1, 30)]).log)
         for seq, event in enumerate(log, 1):
             if measured(event):
                 found.setdefault(kind_of(event), (log, seq))
@@ -195,8 +197,8 @@ def test_every_size_counts(kind: str, every_kind: dict[str, tuple[list[Event], i
         assert seq == problem.seq
 
 
-@given(run=strategies.runs(), data=st.data())
-def test_no_size_of_a_late_result_can_be_changed(run: strategies.Driver, data: Any) -> None:
+@given(run=runs(), data=st.data())
+def test_no_size_of_a_late_result_can_be_changed(run: Driver, data: Any) -> None:
     """A result for which nothing waited is measured like one that came in time: in a log it is worth as
     much.
     """
@@ -233,7 +235,7 @@ def test_only_an_import_says_that_a_harness_refused() -> None:
 
 def answered(policy: dict[str, Any], output: str, sha256: str = "") -> list[Event]:
     """A run in which a tool said something."""
-    run = strategies.drive({"schema": "refold/v1", **policy}, [])
+    run = drive({"schema": "refold/v1", **policy}, [])
     answer = ModelResponded(
         at=run.at, request=run.state.request.seq if run.state.request else 0, stop=StopReason.TOOL_USE
     )
@@ -322,7 +324,7 @@ async def test_what_was_erased_is_counted() -> None:
 
 def test_a_fork_with_a_message() -> None:
     """The sizes of the message that joins a fork are those that the fork's own policy measures."""
-    run = strategies.drive({"schema": "refold/v1", "end_of_turn": "wait"}, [])
+    run = drive({"schema": "refold/v1", "end_of_turn": "wait"}, [])
     other_policy = replace(run.state.policy, estimator="cjk")
     fact = RunForked(
         at=run.at,

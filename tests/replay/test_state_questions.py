@@ -11,8 +11,8 @@ from refold.replay.queries.conditions import BadQuestion, Beside, Between, Every
 from refold.replay.queries.language import Question
 from refold.replay.queries.rows import FLAGS, NUMBERS, STATE_FIELDS, STATES, TEXTS, state_question
 from refold.replay.reader import NO_GUARDS, event_of, fold_event
+from refold.testing.strategies.driver import Driver
 from support.queried import driven, kept
-from support.strategies import Driver
 
 
 @pytest.mark.parametrize(

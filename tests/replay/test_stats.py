@@ -11,11 +11,11 @@ from refold.replay.queries.stats import Counter, Latency, Stats, merge, stats
 from refold.replay.reader import follow, stored_events
 from refold.store import MemoryStore
 from refold.store.protocol import UnknownRun
+from refold.testing.strategies.driver import Driver
 from support import runs
 from support.following import looked_at
 from support.forging import records_of, write
 from support.queried import driven, kept
-from support.strategies import Driver
 
 pytestmark = pytest.mark.anyio
 

@@ -11,10 +11,10 @@ from refold.replay.reader import Step, event_of
 from refold.replay.surroundings import Links, Surroundings, read_surroundings
 from refold.store import MemoryStore
 from refold.store.protocol import Stored
+from refold.testing.strategies.driver import Driver
 from support import audits, golden
 from support.forging import write
 from support.queried import driven, kept
-from support.strategies import Driver
 
 RUN = "r"
 

@@ -15,9 +15,9 @@ from refold.reducers.parser import parse
 from refold.reducers.vocabulary import StopReason, Unknown
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.verdict import Verdict, WhatIf
+from refold.testing.strategies.driver import drive
 from support.following import shown
 from support.scenario import SECOND, TOOLS, Scenario
-from support.strategies import drive
 
 Plain = dict[str, Any]
 HALF: Plain = {"history": [{"do": "drop_oldest", "fraction": 0.5, "when": {"tokens": {"share": 0.5}}}]}

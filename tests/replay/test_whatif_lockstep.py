@@ -22,13 +22,15 @@ from refold.replay.whatif.facts import Change
 from refold.replay.whatif.pair import RunPair
 from refold.replay.whatif.rule_subset import add_guards, replace_keys
 from refold.replay.whatif.tables import Contexts
+from refold.testing.strategies.driver import Driver
+from refold.testing.strategies.logs import runs
+from refold.testing.strategies.policies import policies
 from support import golden
-from support.any_policy import policies
 from support.blotting import Blots, Blotted
 from support.following import shown
 from support.shown_only import Life
 from support.soundness import CASES, Case, others, tempers
-from support.strategies import Driver, runs, scaled
+from support.strategies import scaled
 from support.transcripts import FILES, WRITTEN, path_of, salts
 
 _RULES: Sequence[dict[str, Any]] = (

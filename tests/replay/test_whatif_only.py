@@ -18,7 +18,7 @@ from refold.replay import replace_rules
 from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.rule_subset import RULES
 from refold.replay.whatif.verdict import Verdict, WhatIf
-from support.any_policy import policies
+from refold.testing.strategies.policies import policies
 from support.following import shown
 from support.scenario import Scenario
 from support.strategies import scaled

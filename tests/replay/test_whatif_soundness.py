@@ -18,12 +18,14 @@ from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.rule_subset import RULES, replace_rules
 from refold.replay.whatif.tables import Contexts
 from refold.replay.whatif.verdict import Verdict, spend_of
-from support.any_policy import one_rule, policies
+from refold.testing.strategies.driver import Driver
+from refold.testing.strategies.logs import runs
+from refold.testing.strategies.policies import policies, policies_with_rule
 from support.blotting import Blots, Blotted
 from support.following import shown
 from support.shown_only import Life
 from support.soundness import CASES, Case, asked_of, confirm, others, seen, tempers, told
-from support.strategies import Driver, runs, scaled
+from support.strategies import scaled
 
 
 @settings(max_examples=scaled(60))
@@ -85,7 +87,7 @@ _TOOLS = (
 
 @settings(max_examples=scaled(100))
 @given(
-    other=st.one_of(others(OBSERVED), one_rule({**OBSERVED, "history": [{"do": "observed"}]})),
+    other=st.one_of(others(OBSERVED), policies_with_rule({**OBSERVED, "history": [{"do": "observed"}]})),
     blots=_BLOTS,
     seed=st.integers(0, 2**32),
     contexts=st.sampled_from([None, CONTEXTS]),

@@ -19,8 +19,8 @@ from refold.testing.simulation.models import Mind, Script, SimulatedModel, Thoug
 from refold.testing.simulation.process import PATIENCE, Process
 from refold.testing.simulation.virtual import replaced
 from refold.testing.simulation.world import World
+from refold.testing.strategies.policies import policies
 from simulation.acting import TOOLS, Fences, Person, Whim
-from support.any_policy import policies
 
 TASK = "Do it."
 _POLICIES = 200

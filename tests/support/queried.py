@@ -8,9 +8,9 @@ from refold.reducers.events import Annotation, Event, Fact
 from refold.store import GENESIS, Head, MemoryStore
 from refold.store.chain import extend
 from refold.store.protocol import Record, Stored
-from support.any_policy import policies
+from refold.testing.strategies.driver import Driver, drive
+from refold.testing.strategies.policies import policies
 from support.forging import recorded, write
-from support.strategies import Driver, drive
 
 choices = st.lists(st.integers(0, 10_000), min_size=5, max_size=60)
 

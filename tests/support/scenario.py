@@ -40,17 +40,14 @@ from refold.reducers.parser import parse
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import view
-from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError
+from refold.reducers.vocabulary import Doubt, FailureClass, Role, StopReason, ToolError
+from refold.testing.strategies import driver
 
 SECOND = 1_000_000_000
-START = 1_700_000_000 * SECOND
+START = driver.START
 SALT = b"salt"
 
-TOOLS = (
-    Manifest(name="look", replay=Replay.READ_ONLY),
-    Manifest(name="act", replay=Replay.AT_MOST_ONCE),
-    Manifest(name="set", replay=Replay.IDEMPOTENT),
-)
+TOOLS = driver.TOOLS[:3]
 
 
 AnyEvent = TypeVar("AnyEvent", bound=Event)

@@ -15,7 +15,7 @@ from refold.replay.whatif.comparison import Comparison
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.tables import Contexts, Prices
 from refold.replay.whatif.verdict import Verdict, WhatIf, spend_of
-from support.any_policy import laid_over, policies, turned
+from refold.testing.strategies.policies import policies, policy_variants, policy_with
 from support.following import shown
 from support.shown_only import Entry, Life, Temper
 
@@ -69,9 +69,17 @@ def tempers(seed: int) -> Iterator[tuple[Temper, int]]:
 def others(policy: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Policies that may be asked about where this one was in force."""
     limits: list[dict[str, Any]] = [*policy.get("limits", [])]
-    limited = _EXTRA.map(lambda extra: laid_over(policy, {"limits": [*limits, {**extra, "name": "extra"}]}))
-    worded = _TEXTS.map(lambda texts: laid_over(policy, {"texts": texts}))
-    return st.one_of(limited, limited, turned(policy), turned(policy), turned(policy), worded, policies())
+    limited = _EXTRA.map(lambda extra: policy_with(policy, {"limits": [*limits, {**extra, "name": "extra"}]}))
+    worded = _TEXTS.map(lambda texts: policy_with(policy, {"texts": texts}))
+    return st.one_of(
+        limited,
+        limited,
+        policy_variants(policy),
+        policy_variants(policy),
+        policy_variants(policy),
+        worded,
+        policies(),
+    )
 
 
 CASES = policies().flatmap(

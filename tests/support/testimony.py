@@ -27,7 +27,8 @@ from refold.importers.transcript import Transcript
 from refold.reducers.errors import RefoldError
 from refold.reducers.events import DECISIONS, kind_of
 from refold.store.protocol import Record
-from support import edits, golden, strategies
+from refold.testing.strategies.driver import drive
+from support import edits, golden
 from support.edits import Edit, Edited, Editor
 from support.forging import recorded
 from support.transcripts import path_of, salts
@@ -131,7 +132,7 @@ def logs() -> Mapping[str, tuple[Record, ...]]:
     random = Random(7)
     for number in range(60):
         picked = [random.randrange(1000) for _ in range(25)]
-        log = strategies.drive(_POLICIES[number % len(_POLICIES)], picked).log
+        log = drive(_POLICIES[number % len(_POLICIES)], picked).log
         found[f"driven {number}"] = tuple(edits.log_of(log))
     return {name: log for name, log in found.items() if not edits.told(edits.chained(log))}
 

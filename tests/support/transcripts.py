@@ -1,40 +1,30 @@
 """The transcripts of the repository, imported: what was counted, what was derived, whether that stands."""
 
 import csv
-import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import msgspec
-
-from refold.importers.derivation.derivation import Fit
-from refold.importers.derivation.log import Derived, ImportProblem
+from refold.importers.derivation.log import Derived
 from refold.importers.registry import detect_format, importer
 from refold.importers.source import Source
-from refold.importers.survey import Counts
-from refold.importers.transcript import Transcript
 from refold.reducers import codec
-from refold.replay.audit import Audit, Auditor
-from refold.store.protocol import Stored
-from support.following import looked_at
+from refold.testing.conformance.imports import Imported, import_source, salts
+
+__all__ = [
+    "FILES",
+    "FOLDER",
+    "WRITTEN",
+    "Imported",
+    "imported",
+    "lines",
+    "manifest",
+    "path_of",
+    "read",
+    "salts",
+]
 
 FOLDER = Path(__file__).resolve().parents[1] / "transcripts"
-
-
-class Imported(msgspec.Struct, frozen=True):
-    """A file as the importing tells it; `audits` and `fits` are its runs', `digest` is of all that was
-    derived.
-    """
-
-    format: str
-    sha256: str
-    bytes: int
-    counts: Counts
-    problems: tuple[ImportProblem, ...]
-    audits: tuple[Audit, ...]
-    fits: tuple[Fit, ...]
-    digest: str
 
 
 def manifest(name: str = "MANIFEST.tsv") -> list[dict[str, str]]:
@@ -56,11 +46,6 @@ def path_of(file: str) -> Path:
     return path if path.is_file() else path.with_name(path.name + ".zst")
 
 
-def salts(seq: int) -> bytes:
-    """Salts that are the same every time, so that derived logs are."""
-    return hashlib.sha256(b"salt|%d" % seq).digest()[:16]
-
-
 @cache
 def imported(file: str) -> Imported:
     """A transcript of the repository, imported, its logs audited on the way."""
@@ -70,44 +55,7 @@ def imported(file: str) -> Imported:
 
 def read(source: Source, named: str | None = None) -> Imported:
     """A source, imported, its logs audited on the way."""
-    reading = Transcript(source, importer(named or detect_format(source).format))
-    digest = hashlib.sha256()
-    audits: list[Audit] = []
-    fits: list[Fit] = []
-    for run in reading.runs():
-        derived = (each for group in run.derive(salts) for each in group)
-        audits.append(looked_at(Auditor(run.run), _records(run.run, derived, digest)))
-        fits.append(run.ended.fit)
-    return Imported(
-        reading.format,
-        reading.sha256,
-        reading.bytes,
-        reading.counts(),
-        tuple(reading.problems),
-        tuple(audits),
-        tuple(fits),
-        digest.hexdigest(),
-    )
-
-
-def _records(run: str, derived: Iterable[Derived], digest: "hashlib._Hash") -> Iterator[Stored]:
-    for each in derived:
-        event = codec.encode(each.event)
-        digest.update(b"%d %s %s %s\n" % (each.at, event.kind.encode(), event.body, event.content or b""))
-        yield _stored(run, each, event)
-
-
-def _stored(run: str, derived: Derived, event: codec.Encoded) -> Stored:
-    return Stored(
-        run=run,
-        seq=derived.seq,
-        at=derived.at,
-        kind=event.kind,
-        body=event.body,
-        content=event.content,
-        salt=derived.salt,
-        hash=b"",
-    )
+    return import_source(source, importer(named or detect_format(source).format))
 
 
 def lines(events: Iterator[Derived]) -> list[str]:

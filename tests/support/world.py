@@ -38,7 +38,7 @@ from refold.reducers.pending import may_be_said, underway
 from refold.reducers.rules.order import RULES
 from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Doubt, FailureClass, Replay, Role, StopReason, ToolError
-from support.any_policy import policies
+from refold.testing.strategies.policies import policies
 
 SECOND = 1_000_000_000
 START = 1_700_000_000 * SECOND

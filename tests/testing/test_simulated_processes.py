@@ -13,8 +13,8 @@ from refold.store import MemoryStore
 from refold.testing import Ledger, ViolationKind, deliver, simulate
 from refold.testing.simulation.faults import Fault, Kind, Point, draw_swarm
 from refold.testing.simulation.plan import Plan
-from refold.testing.simulation.sample_arguments import arguments_of
 from refold.testing.simulation.snapshots import compare_states, describe_state
+from refold.testing.tool_arguments import arguments_of
 
 
 def agent(*tools: Tool, lines: Iterable[Any] = (call("pay"), say("Paid."))) -> Agent:

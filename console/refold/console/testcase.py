@@ -48,7 +48,7 @@ _AGENT = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)", re.ASCII)
 
 
 class TestOfRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One test. `played`: it also plays the run through the engine; else `why` not. `passes`: it passes now."""
+    """One test. `played`: it also plays the run through the engine, else `why` not. `passes`: now."""
 
     run: str
     test: str

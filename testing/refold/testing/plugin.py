@@ -9,6 +9,8 @@ import pytest
 
 from refold.testing.sessions import SESSION, Mode, Session, Unused
 
+pytest_plugins = ["refold.testing.coverage"]
+
 if TYPE_CHECKING:
     from refold.testing.fixtures import RecordingFixture, RunFixture
     from refold.testing.freezing import Frozen

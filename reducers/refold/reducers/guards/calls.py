@@ -33,6 +33,7 @@ from refold.reducers.guards.protocol import (
     known,
     open_calls,
     read_only,
+    same_if_equal,
 )
 from refold.reducers.limits import Scope
 from refold.reducers.machine import Trigger
@@ -223,6 +224,9 @@ class ReadOnly(Config, frozen=True, kw_only=True, tag="read_only"):
 
     def observe(self, own: Called, event: ev.Event) -> Called:
         """Remember the names of the last batches; the event lacks the tools' replay classes."""
+        return same_if_equal(own, self._after(own, event))
+
+    def _after(self, own: Called, event: ev.Event) -> Called:
         match event:
             case ev.ModelResponded(calls=calls) if calls:
                 names = tuple(sorted({call.name for call in calls}))

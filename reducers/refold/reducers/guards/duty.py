@@ -163,8 +163,10 @@ def is_skipped(watch: Watch) -> bool:
     return bool(watch.blind) and not closed
 
 
-def _is_possible(state: RunState, judgement: Judgement) -> bool:
-    """Return whether a verdict can be applied: its text exists, and a stop can end the run here."""
+def _is_possible(state: RunState, judgement: object) -> bool:
+    """Return whether this is a verdict, its text exists, and a stop can end the run here."""
+    if not isinstance(judgement, Judgement):
+        return False
     if isinstance(judgement, Stop) and not TERMINAL.intersection(
         MOVES.get((state.agent_state, judgement.trigger), ())
     ):

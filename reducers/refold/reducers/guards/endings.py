@@ -16,7 +16,17 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from refold.reducers import events as ev
-from refold.reducers.guards.protocol import Config, Inject, Judgement, Own, Place, Reading, Stop, begins
+from refold.reducers.guards.protocol import (
+    Config,
+    Inject,
+    Judgement,
+    Own,
+    Place,
+    Reading,
+    Stop,
+    begins,
+    same_if_equal,
+)
 from refold.reducers.limits import Scope
 from refold.reducers.machine import Trigger
 from refold.reducers.state import RunState
@@ -176,6 +186,9 @@ class Pivot(Config, frozen=True, kw_only=True, tag="pivot"):
 
     def observe(self, own: Lacking, event: ev.Event) -> Lacking:
         """Count a batch when its last call of the tool has a result."""
+        return same_if_equal(own, self._after(own, event))
+
+    def _after(self, own: Lacking, event: ev.Event) -> Lacking:
         match event:
             case ev.ModelResponded(calls=calls):
                 made = tuple(call.id for call in calls if call.name == self.tool)
@@ -232,6 +245,9 @@ class Errors(Config, frozen=True, kw_only=True, tag="errors"):
 
     def observe(self, own: Failing, event: ev.Event) -> Failing:
         """Count a batch when its last result has arrived."""
+        return same_if_equal(own, self._after(own, event))
+
+    def _after(self, own: Failing, event: ev.Event) -> Failing:
         match event:
             case ev.ModelResponded(calls=calls):
                 return Failing(own.count if calls else 0, tuple(call.id for call in calls))

@@ -29,6 +29,7 @@ from refold.reducers.guards.protocol import (
     digest,
     known,
     read_only,
+    same_if_equal,
 )
 from refold.reducers.limits import Scope
 from refold.reducers.patterns import batch_signature, canonical
@@ -159,6 +160,9 @@ class Stall(Config, frozen=True, kw_only=True, tag="stall"):
 
     def observe(self, own: Seen, event: Event) -> Seen:
         """Count the calls of a batch, in order, when its last result has arrived."""
+        return same_if_equal(own, self._after(own, event))
+
+    def _after(self, own: Seen, event: Event) -> Seen:
         match event:
             case ModelResponded():
                 return replace(own, calls=_list_calls(event), warn={}, stubs=())

@@ -7,7 +7,7 @@ order of the places, so a new guard is a new file and a line in a registry.
 import hashlib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum, unique
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -16,6 +16,8 @@ from refold.reducers.limits import Scope
 from refold.reducers.machine import Trigger
 from refold.reducers.state import CallState, RunState
 from refold.reducers.vocabulary import Refusal, Replay, Role, Unknown, Value
+
+OwnT = TypeVar("OwnT")
 
 
 @unique
@@ -202,6 +204,11 @@ class Config(GuardDefaults, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def called(self) -> str:
         """Return its name, which its decisions record as their cause."""
         return self.name or self.kind
+
+
+def same_if_equal(own: OwnT, after: OwnT) -> OwnT:
+    """Return `own` if `after` is equal to it, else `after`: unchanged state stays the same object."""
+    return own if after == own else after
 
 
 def begins(scope: Scope, event: Event) -> bool:

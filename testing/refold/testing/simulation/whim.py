@@ -9,8 +9,8 @@ import msgspec
 
 from refold.engine import ModelRequest, Reply, calls, say
 from refold.testing.simulation.models import Thought
-from refold.testing.simulation.sample_arguments import arguments_of
 from refold.testing.simulation.world import World
+from refold.testing.tool_arguments import arguments_of
 
 
 class Whim(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
-"""Policies over all knobs of the language: presets, their variants, and anything laid over them.
+"""Strategies of policies over all keys of the language: presets, and any values on top of them.
 
-Numbers are small, so that short runs reach them. What cannot work is dropped key by key.
+Numbers are small, so that short runs reach them. Keys whose values cannot work together are removed.
 """
 
 from typing import Any, TypeGuard
@@ -267,42 +267,38 @@ _OFF = {"truncation": None, "stream": None, "empty": None}
 
 
 def policies() -> Plain:
-    """Any policy, as plain data that `parse` takes."""
+    """Return a strategy of valid policies, as plain data for `Agent(policy=...)` and `parse`."""
     base = st.sampled_from([_OFF, _OFF, {}, *({"preset": name} for name in PRESETS)])
-    return st.builds(laid_over, base, st.fixed_dictionaries({}, optional=_KNOBS))
+    return st.builds(policy_with, base, st.fixed_dictionaries({}, optional=_KNOBS))
 
 
-def turned(base: dict[str, Any]) -> Plain:
-    """The policy with one knob, or two, turned otherwise."""
+def policy_variants(base: dict[str, Any]) -> Plain:
+    """Return a strategy of this policy with other values for one or two keys."""
     keys = st.lists(st.sampled_from(sorted(_KNOBS)), min_size=1, max_size=2, unique=True)
     knobs = keys.flatmap(lambda picked: st.fixed_dictionaries({key: _KNOBS[key] for key in picked}))
-    return knobs.map(lambda picked: laid_over(base, picked))
+    return knobs.map(lambda picked: policy_with(base, picked))
 
 
-def one_rule(base: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """The policy with one limit, one guard or one pass beside what it has."""
+def policies_with_rule(base: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Return a strategy of this policy with one more limit, guard or compaction step."""
     kinds = {"limits": st.one_of(*_LIMITS), "guards": st.one_of(*_GUARDS), "history": _PASSES}
     drawn = [
-        rule.map(lambda each, key=key: laid_over(base, {key: [*base.get(key, []), each]}))  # type: ignore[misc]
+        rule.map(lambda each, key=key: policy_with(base, {key: [*base.get(key, []), each]}))  # type: ignore[misc]
         for key, rule in kinds.items()
     ]
     return st.one_of(*drawn)
 
 
-def laid_over(base: dict[str, Any], knobs: dict[str, Any]) -> dict[str, Any]:
-    """The policy with these knobs, less what cannot work."""
-    return _workable({**base, **knobs})
-
-
-def _workable(plain: dict[str, Any]) -> dict[str, Any]:
+def policy_with(base: dict[str, Any], knobs: dict[str, Any]) -> dict[str, Any]:
+    """Return the policy with these keys, without those that cannot work."""
+    plain = {**base, **knobs}
     while True:
         try:
             parse(plain)
         except PolicyError as error:
             key = error.path.split(".")[0].split("[")[0]
-            # Of an overflow that names passes which nothing has, and the like, the part is the trouble.
-            plain = {
-                name: value for name, value in plain.items() if name != (key if key in plain else "preset")
-            }
+            # An error in a preset, as of an overflow that names a missing step, removes the preset.
+            removed = key if key in plain else "preset"
+            plain = {name: value for name, value in plain.items() if name != removed}
         else:
             return plain

@@ -15,6 +15,7 @@ from refold.reducers.policy import Policy
 from refold.replay import whatif
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from refold.store.recordings import RecordedRun
+from refold.testing.audits import records
 from refold.testing.live import compare_runs
 from refold.testing.logs import fill_store, load_runs, recording_of
 from refold.testing.matchers import Ignored, Matchers
@@ -110,17 +111,15 @@ async def _ask(runs: Sequence[RecordedRun | ObservedRun], policy: Policy) -> lis
     registry = installed_guards()
     answers: list[WhatIf] = []
     for run in runs:
-        recorded = run if isinstance(run, RecordedRun) else _recorded(run)
+        recorded = _record(run)
         answers.append(await whatif(await fill_store([recorded]), recorded.run, policy, registry))
     return answers
 
 
-def _recorded(run: ObservedRun) -> RecordedRun:
-    from refold.engine.journal import record
-
-    at = 0
-    records = [record(event, at := getattr(event, "at", at), b"") for event in run.events]
-    return RecordedRun(run=run.id, seed=0, records=records)
+def _record(run: RecordedRun | ObservedRun) -> RecordedRun:
+    return (
+        run if isinstance(run, RecordedRun) else RecordedRun(run=run.id, seed=0, records=records(run.events))
+    )
 
 
 def _compare(
