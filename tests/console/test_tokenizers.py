@@ -11,7 +11,7 @@ from console.conftest import Refold, act, look, record
 from console.test_listings import tamper
 from refold.engine import Agent, ScriptedModel, call, say
 from refold.reducers.errors import PolicyError
-from refold.testing.logs import load_log
+from refold.testing.loaded_logs import load_log
 from support.edited import edited, rechained
 
 WAY_OUT = "pip install 'refold[tokens]'"

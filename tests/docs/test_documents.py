@@ -36,6 +36,7 @@ from refold.console.main import main as refold
 from refold.engine.policy_files import insert_nulls
 from refold.engine.yaml_text import load
 from refold.reducers import PolicyError, parse
+from testing.conftest import ALONE
 
 ROOT = Path(__file__).resolve().parents[2]
 # Its figures are written by `make bench`; what it shows of code is that of the benchmark.
@@ -63,16 +64,12 @@ NOT_RUN = {
 # Files of data that are no policies: a tool reads the first, a later command of the same document the others.
 NO_POLICIES = ("pyproject.toml", "prices.yaml", "contexts.yaml")
 
-# A reader's environment has none of the plugins beside which ours is tested.
-ALONE = "-p no:randomly -p no:asyncio -p no:recording -p no:xdist -p no:cacheprovider"
-
 LANGUAGES = {"python", "console", "toml", "yaml", "json", "sql", "text", "mermaid"}
 _FENCE = re.compile(r"^```(?P<language>[^\n]*)\n(?P<text>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 _NOT_RUN = re.compile(r"<!-- not run: (?P<why>[^\n]+) -->\n\Z")
 _FILE = re.compile(r"# (?P<name>[\w.-]+\.\w+)\n")
 _MARK = "end-of-command"
-# A command of ours that needs nothing of the shell is run in this process: a second for each would be
-# minutes.
+# A command of ours that needs no shell is run in this process: a second for each would be minutes.
 _SIMPLE = re.compile(r"refold [^|&;<>$`\n]*")
 _EXPORT = re.compile(r"export (\w+)=")
 
@@ -135,7 +132,7 @@ class Shell:
             stderr=subprocess.STDOUT,
             text=True,
             cwd=folder,
-            env={**os.environ, "PATH": programs, "PYTEST_ADDOPTS": ALONE},
+            env={**os.environ, "PATH": programs, "PYTEST_ADDOPTS": " ".join(ALONE)},
         )
         self._send("again() { return $1; }")
 

@@ -16,7 +16,7 @@ from refold.store import packer
 from refold.testing import BehaviourChanged, ObservedRun, RecordingFixture
 from refold.testing.failures import Evidence
 from refold.testing.imported import compare_imported
-from refold.testing.logs import LoadedLog, families_of, load_log, load_runs
+from refold.testing.loaded_logs import LoadedLog, families_of, load_log, load_runs
 from refold.testing.matchers import Matchers
 from refold.testing.replays import ReplayOptions
 from support.transcripts import FILES, path_of

@@ -14,7 +14,7 @@ from refold.reducers.vocabulary import FailureClass, StopReason
 from refold.store.recordings import RecordedRun, encode_recording, read_recording, write_recording
 from refold.testing import BehaviourChanged
 from refold.testing.failures import Evidence
-from refold.testing.logs import recording_of
+from refold.testing.loaded_logs import recording_of
 from refold.testing.matchers import Matchers
 from refold.testing.recorder import record
 from refold.testing.replays import Replayed, ReplayOptions, replay

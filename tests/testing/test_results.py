@@ -9,7 +9,7 @@ import pytest
 from refold.engine import Agent, ScriptedModel, call, calls, say, tool
 from refold.reducers.errors import WrongUse
 from refold.testing import ObservedRun
-from refold.testing.logs import recording_of
+from refold.testing.loaded_logs import recording_of
 from refold.testing.recorder import record
 
 

@@ -21,7 +21,7 @@ from refold.replay import events, figures
 from refold.store.files import write_atomically
 from refold.store.protocol import Store, UnknownRun
 from refold.store.recordings import RecordedRun, encode_recording, recorded_run
-from refold.testing.logs import LoadedLog, families_of, load_runs
+from refold.testing.loaded_logs import LoadedLog, families_of, load_runs
 from refold.testing.places import recordings_of
 
 _HEAD = '''\

@@ -128,6 +128,7 @@ _PREFIX, _LIMIT_PREFIX = "REFOLD_", "REFOLD_LIMIT_"
 
 READ_ELSEWHERE = (
     "REFOLD_STORE", "REFOLD_MODEL", "REFOLD_MODELS", "REFOLD_BASE_URL", "REFOLD_API_KEY", "REFOLD_PRUNE_LOG",
+    "REFOLD_OFFLINE",
 )  # fmt: skip
 """Variables of refold that are not about policies."""
 

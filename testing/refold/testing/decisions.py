@@ -17,7 +17,7 @@ from refold.replay.whatif.verdict import Verdict, WhatIf
 from refold.store.recordings import RecordedRun
 from refold.testing.audits import records
 from refold.testing.live import compare_runs
-from refold.testing.logs import fill_store, load_runs, recording_of
+from refold.testing.loaded_logs import fill_store, load_runs, recording_of
 from refold.testing.matchers import Ignored, Matchers
 from refold.testing.results import ObservedRun
 

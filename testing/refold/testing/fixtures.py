@@ -19,7 +19,7 @@ from refold.reducers.errors import MissingFact, WrongUse
 from refold.store.recordings import read_recording, write_recording
 from refold.testing.failures import Evidence
 from refold.testing.live import compare_live
-from refold.testing.logs import LoadedLog, load_log, recording_of
+from refold.testing.loaded_logs import LoadedLog, load_log, recording_of
 from refold.testing.matchers import Ignored, Matchers
 from refold.testing.places import recordings_of
 from refold.testing.recorder import Filter, Operator, record

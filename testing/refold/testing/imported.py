@@ -21,7 +21,7 @@ from refold.replay import whatif
 from refold.replay.whatif.verdict import Verdict, WhatIf
 from refold.testing.differences import Difference, compare_policies, compare_texts, compare_tools
 from refold.testing.failures import BehaviourChanged, Evidence
-from refold.testing.logs import LoadedLog
+from refold.testing.loaded_logs import LoadedLog
 from refold.testing.matchers import Matchers
 from refold.testing.replays import ReplayOptions
 from refold.testing.results import ObservedCall, ObservedRun

@@ -18,7 +18,7 @@ from refold.store.protocol import UnknownRun
 from refold.store.recordings import recorded_run
 from refold.testing.differences import Difference, compare_policies, compare_texts
 from refold.testing.failures import BehaviourChanged
-from refold.testing.logs import recording_of
+from refold.testing.loaded_logs import recording_of
 from refold.testing.matchers import Matchers
 from refold.testing.recorder import record
 from refold.testing.replays import Replayed, ReplayOptions
