@@ -5,6 +5,7 @@ import importlib
 import re
 import subprocess
 import tomllib
+import types
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,16 @@ def test_what_a_package_offers_is_listed(name: str) -> None:
     listed = list(module.__all__)
     assert sorted(set(listed)) == sorted(listed)
     assert [] == [public for public in listed if not hasattr(module, public)]
+
+
+@each_root
+def test_no_module_hides_a_public_name(root: str) -> None:
+    """Importing a module that has the name of something public does not put the module in its place."""
+    offered = importlib.import_module(f"refold.{root}")
+    both = {path.stem for path in package(root).iterdir()} & {*offered.__all__}
+    for name in both:
+        importlib.import_module(f"refold.{root}.{name}")
+    assert set() == {name for name in both if isinstance(getattr(offered, name), types.ModuleType)}
 
 
 # `__getattr__` is how a package offers a name whose import is slow.

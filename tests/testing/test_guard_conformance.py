@@ -268,8 +268,11 @@ def _suite(guard: type[Any]) -> GuardConformance:
 @pytest.mark.parametrize(
     ("guard", "test", "problem"), FAULTS, ids=lambda each: getattr(each, "__name__", "-")
 )
-def test_each_fault_is_found(guard: type[Any], test: str, problem: str) -> None:
+def test_each_fault_is_found(
+    guard: type[Any], test: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A guard with one fault fails the test of that fault, which names it."""
+    monkeypatch.setattr(sys.modules[__name__], "COUNTER", itertools.count())
     with pytest.raises(AssertionError, match=problem):
         getattr(_suite(guard), test)()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import HealthCheck, Phase, find, given, seed, settings
 from hypothesis import strategies as st
 
 from refold.engine import Agent, ModelError, Reply, ScriptedModel, tool
@@ -40,15 +40,17 @@ def test_events_of_any_kind_survive_encoding(event: Event) -> None:
 
 
 def test_events_have_every_kind() -> None:
-    """Without a kind, events of every kind are drawn."""
+    """Without a kind, events of every kind are drawn: which ones first depends on Hypothesis."""
     drawn = Counter[str]()
 
-    @settings(max_examples=1000, database=None, derandomize=True, phases=[Phase.generate])
+    @settings(max_examples=1000, database=None, derandomize=False, phases=[Phase.generate])
     @given(event=events())
     def draw(event: Event) -> None:
         drawn[kind_of(event)] += 1
 
-    draw()
+    for number in range(20):
+        if set(KINDS) != set(drawn):
+            seed(number)(draw)()
     assert set(KINDS) == set(drawn)
 
 
