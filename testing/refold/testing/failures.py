@@ -66,7 +66,12 @@ def render_evidence(found: Evidence) -> str:
     lines += _line("requests", _requests(found.requests))
     lines += _line("more", found.more)
     lines += _line("accept", found.accept)
-    return "\n".join(lines)
+    return "\n".join(map(_escape, lines))
+
+
+def _escape(line: str) -> str:
+    """Escape what is not printable: a recording may hold sequences that control a terminal."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
 
 
 def _line(label: str, text: str) -> list[str]:
