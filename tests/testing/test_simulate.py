@@ -294,3 +294,13 @@ def test_an_hour_of_waiting_takes_no_time() -> None:
     report = simulate(make, schedule="seed=0").check()
     assert report.trace[-2].strip().startswith("3601.500")
     assert report.seconds < 10
+
+
+def test_an_agent_itself() -> None:
+    """Without a function that makes it: each process has a copy, and the agent is as it was."""
+    model = ScriptedModel([call("look", shop="bakery"), say("Done.")])
+    agent = Agent(model, tools=[make_agent(Ledger()).tools["look"]])
+    report = simulate(agent, task="Look.", seeds=20).check()
+    assert 20 == report.tools["look"].calls
+    assert agent.model is model
+    assert "simulate(agent, task='Look.'" in report.call

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from typing import Any, TypeVar, cast, overload
 
@@ -34,7 +35,7 @@ _LATER = (Point.READ, Point.LEASE)  # points that a resumed run uses more often 
 
 @overload
 def simulate(
-    make: Callable[[Ledger], Agent],
+    make: Callable[[Ledger], Agent] | Agent,
     *,
     task: str = ...,
     seeds: int | Iterable[int] = ...,
@@ -62,7 +63,7 @@ def simulate(
     seconds: float | None = ...,
 ) -> Report: ...
 def simulate(
-    make: Callable[[Any], Agent],
+    make: Callable[[Any], Agent] | Agent,
     *,
     world: Callable[[], Any] = Ledger,
     task: str = "Do it.",
@@ -82,19 +83,18 @@ def simulate(
     removes all faults that the failure does not need.
 
     Args:
-        make: called once for each engine process, with the outside world. It returns a new agent.
+        make: called once for each engine process, with the outside world; it returns a new agent. An agent
+            without handoffs may be given itself.
         world: makes the outside world of a schedule, which all its processes share. The default is a
-        `Ledger`.
+            `Ledger`.
         task: the first message of the run.
         seeds: the seeds, or their number.
         schedule: plays only this schedule, as a failure prints it, with a trace.
         check: checks the outside world at the end of a schedule. It returns a sentence for each violation, or
             raises `AssertionError`.
-        snapshot: selects the part of the outside world that a second execution of an idempotent or
-        read-only tool
-            may not change; without it, no attribute may change.
-        model: "own" for the agent's `ScriptedModel`, the model of a `Recording`, or a model class of the
-        user.
+        snapshot: selects the part of the outside world that a second execution of an idempotent or read-only
+            tool may not change; without it, no attribute may change.
+        model: "own" for the agent's `ScriptedModel`, the model of a `Recording`, or a model class of yours;
             "whim" for a model that calls the agent's tools at random with valid arguments.
         answer: the operator's answer to calls that wait for approval.
         patience: virtual seconds after which a run that did not end is a violation.
@@ -106,7 +106,7 @@ def simulate(
     if in_event_loop():
         raise WrongUse("simulate runs an event loop of its own: call it from a function that is not async")
     subject = Subject(
-        expected_function(make, "make"),
+        partial(_copy_agent, make) if isinstance(make, Agent) else expected_function(make, "make"),
         expected_text(task, "task"),
         expected_function(world, "world"),
         check=check,
@@ -127,6 +127,11 @@ def simulate(
         finally:
             subject.memory.restore()
     return report
+
+
+def _copy_agent(agent: Agent, world: object) -> Agent:  # noqa: ARG001
+    """Return a copy of an agent whose tools know nothing of the simulated world."""
+    return copy(agent)
 
 
 def _play_one(report: Report, subject: Subject, plan: Plan) -> None:
@@ -199,7 +204,7 @@ def _choose(given: Choice, place: str, known: tuple[str, ...]) -> Choice:
 
 
 def _describe_call(
-    make: Callable[..., object],
+    make: Callable[..., object] | Agent,
     world: Callable[..., object],
     task: str,
     model: str,
@@ -207,7 +212,7 @@ def _describe_call(
     check: Callable[..., object] | None,
 ) -> str:
     """Return the call that plays schedules of this subject, as text."""
-    parts = [_name(make)]
+    parts = ["agent" if isinstance(make, Agent) else _name(make)]
     parts += [f"world={_name(world)}"] if world is not Ledger else []
     parts.append(f"task={task!r}")
     parts += [f"check={_name(check)}"] if check is not None else []
