@@ -62,11 +62,11 @@ def assert_same_decisions(
         b: The same, to compare with.
         policy: A policy, plain data, a file or the name of a preset.
         ignore: Texts in arguments that may differ.
-        allow_inconclusive: Accept runs of which the log does not tell what the policy would have decided.
+        allow_inconclusive: Accept runs with too little evidence for the policy's decisions.
 
     Raises:
         DecisionsChanged: At least one run is decided otherwise.
-        Inconclusive: For at least one run nobody can tell, and none is known to be decided otherwise.
+        Inconclusive: At least one run is inconclusive, and the others are decided the same.
         WrongUse: There are no runs to compare, or neither `b` nor `policy` is given.
     """
     if b is None and policy is None:

@@ -283,8 +283,8 @@ class RecordedCase:
         """Check that the log is intact and that every decision follows from its facts, and return the run.
 
         Args:
-            played: Also play the facts through the engine, which must record the same log. Not possible for
-                logs that no engine recorded: of imported or shrunk runs.
+            played: Also play the facts through the engine, which must record the same log. Set it to False
+                for imported or shrunk runs: no engine recorded them.
 
         Raises:
             AssertionError: An event was edited, or a decision differs from what its facts give today.

@@ -17,7 +17,7 @@ class Frozen:
         self.start = START
 
     def advance(self, seconds: float) -> None:
-        """Let later runs begin so many seconds later."""
+        """Move the start of later runs forward."""
         self.start += int(seconds * 1_000_000_000)
 
     def clock_of(self, kind: type[SystemClock]) -> Clock:  # noqa: ARG002

@@ -1,7 +1,8 @@
 """Comparison of today's agent with a run of another harness, imported from its transcript.
 
-The harness decided by its own rules, so its log cannot be followed event by event. What its source records is
-compared: the prompt, the tools, the arguments of each call, and what the agent's policy would have decided.
+The harness decided by its own rules, so its log cannot be followed event by event. The comparison covers the
+parts that its source records: the prompt, the tools, the arguments of each call, and the decisions of the
+agent's policy.
 """
 
 import json

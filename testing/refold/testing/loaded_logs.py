@@ -60,7 +60,7 @@ class LoadedLog(msgspec.Struct, frozen=True, kw_only=True):
         return await self.play() if played else ""
 
     async def play(self) -> str:
-        """Play the facts of each run through the engine; return the first difference, "" if there is none."""
+        """Play the facts of each run through the engine; return the first difference, or ""."""
         for recording in self.recordings:
             try:
                 await recording.play(open_memory())
@@ -115,7 +115,7 @@ def load_log(path: Path, run: str = "") -> LoadedLog:
 
     Args:
         path: A recording, a store, a bundle or a transcript.
-        run: Its id or the first characters; needed if the file has several runs that nobody started.
+        run: Its id or the first characters; needed if the file has several top-level runs.
 
     Raises:
         WrongUse: The file has no such run, or several.

@@ -74,7 +74,7 @@ class Ignore(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """What stands in place of a match."""
+        """The replacement for a match."""
         return f"<{self.pattern}>" if self.pattern in PATTERNS else "<ignored>"
 
     def applies(self, message: str, name: str, field: str) -> bool:

@@ -75,7 +75,7 @@ def prepare(
 
 
 async def drive(run: Run, operator: Operator | None) -> None:
-    """Drive a run until it ends, or waits and nobody answers."""
+    """Drive a run until it ends, or waits without an answer."""
     for _ in range(_MOST_ANSWERS):
         await run.result()
         if run.state.ended or operator is None:
@@ -161,7 +161,7 @@ def _anonymous(fact: ev.Fact) -> ev.Fact:
 
 
 class _CallOrder:
-    """Lets the calls of one batch return in the order in which the model requested them."""
+    """Serves the calls of a batch so that they return in the order of the response."""
 
     def __init__(self) -> None:
         self._running: dict[str, anyio.Event] = {}

@@ -49,7 +49,7 @@ class ObservedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Calls(Sequence[ObservedCall]):
-    """Calls in the order in which the model requested them. `calls("pay")` are those of one tool."""
+    """Calls in the order of the responses. `calls("pay")` are those of one tool."""
 
     def __init__(self, calls: Sequence[ObservedCall]) -> None:
         self._calls = tuple(calls)
@@ -84,7 +84,7 @@ class Calls(Sequence[ObservedCall]):
 
     @property
     def one(self) -> ObservedCall:
-        """The only call. Raises `AssertionError` if there is none or several."""
+        """The only call. Raises `AssertionError` for no call or several."""
         if len(self._calls) != 1:
             raise AssertionError(f"expected one call, got {_listing(self._calls)}")
         return self._calls[0]
@@ -120,7 +120,7 @@ class ExpectedCall:
         """Check that the model requested such a call before any call of another tool.
 
         Raises:
-            AssertionError: A call of the other tool came first, or there is none.
+            AssertionError: A call of the other tool came first, or that tool was never called.
         """
         others = self._every(name)
         if not others:
@@ -157,7 +157,7 @@ class ObservedRun:
 
     @property
     def state(self) -> AgentState:
-        """The state in which the run is: `COMPLETED`, `WAITING_FOR_INPUT`, ..."""
+        """The state of the run: `COMPLETED`, `WAITING_FOR_INPUT`, ..."""
         return self._state.agent_state
 
     @property
@@ -168,7 +168,7 @@ class ObservedRun:
 
     @property
     def text(self) -> str:
-        """The text of the last response, "" if there is none."""
+        """The text of the last response, or ""."""
         for event in reversed(self.events):
             if isinstance(event, ev.ModelResponded):
                 return event.content.text if event.content else ""
