@@ -181,3 +181,14 @@ def test_more_answers_than_recorded() -> None:
     runs = anyio.run(partial(record, RUNS["an operator"](), "Do it.", run_id="r"))
     with pytest.raises(BehaviourChanged):
         replayed(runs, RUNS["an operator"](), operated=True)
+
+
+def test_fewer_answers_than_recorded() -> None:
+    """An operator who stays away where an answer was recorded is found at once."""
+    runs = recorded(RUNS["an operator"])
+    how = ReplayOptions(
+        matchers=Matchers(), evidence=Evidence(what="", recording="r"), operator=lambda run: None
+    )
+    agent = RUNS["an operator"]()
+    with pytest.raises(BehaviourChanged, match="the operator does not answer, and an answer was recorded"):
+        anyio.run(replay, [recording_of(each) for each in runs], agent, "Do it.", how)

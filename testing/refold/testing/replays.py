@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from refold.engine.agent import Agent
 from refold.engine.children import reachable
 from refold.engine.models.protocol import ModelRequest
-from refold.engine.playback import Recording, Watcher
+from refold.engine.playback import Recording
 from refold.engine.run import Run
+from refold.engine.score import Watcher
 from refold.reducers import events as ev
 from refold.reducers.errors import MissingFact
 from refold.reducers.evolution import evolve
@@ -126,9 +127,11 @@ class Lockstep(Watcher):
         if known != request and (found := list(compare_requests(known, request, self._matchers))):
             raise _Parted(len(self.events), None, found)
 
-    def exceeded(self) -> None:
-        """Raise `_Parted`: the recording does not tell what follows from the answer."""
+    def answered(self, *, given: bool) -> None:
+        """Raise `_Parted`: the recording does not contain what follows."""
         what = "the operator answers, and the recording ends where the run waits"
+        if not given:
+            what = "the operator does not answer, and an answer was recorded"
         raise _Parted(len(self.events), None, [Difference(what=what)])
 
     def returned(self, recorded: ev.ToolReturned, live: ev.ToolReturned) -> None:
