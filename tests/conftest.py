@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["pytester"]
 
+# The conformance suite is no test module of ours, so pytest must be told to rewrite its assertions.
+pytest.register_assert_rewrite("refold.store.testing")
+
 MOST = 3
 """The most cases of one test in the quick tier."""
 

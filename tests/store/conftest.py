@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 # The conformance suite is no test module of ours, so pytest must be told to rewrite its assertions.
-pytest.register_assert_rewrite("refold.store.testing")
-
-from refold.store import SqliteStore  # noqa: E402 - after that
-from refold.store.testing import append, records  # noqa: E402
+from refold.store import SqliteStore
+from refold.store.testing import append, records
 
 
 @pytest.fixture

@@ -1,9 +1,14 @@
 """Sessions of pytest inside a test, and the shop whose agent they test."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+# Sessions within a test forget the modules that they import first; these would then be loaded twice.
+import refold.testing.imported
+import refold.testing.recorded_cases  # noqa: F401
 
 SHOP = '''
 import os
@@ -64,6 +69,8 @@ Session = Callable[..., pytest.RunResult]
 def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Session:
     """Run pytest on files of text, given by name, with options; a shop is there."""
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    # A file that changes within a second, and keeps its length, would be taken from the cache.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     pytester.syspathinsert()
 
     def run(*options: str, shop: str = SHOP, **files: str) -> pytest.RunResult:

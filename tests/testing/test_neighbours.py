@@ -35,6 +35,7 @@ async def test_anyio(refold_run):
 async def _wrong(refold_run):
     with pytest.raises(Exception, match=r"in an async test: use `await refold_run.run"):
         refold_run(make, "Buy.")
+    await refold_run.run(make, "Buy.")
 
 
 @pytest.mark.asyncio
@@ -70,7 +71,7 @@ def test_all_in_one_session(tmp_path: Path) -> None:
     (tmp_path / "test_shop.py").write_text(TESTS, encoding="utf-8")
     recorded = pytest_in(tmp_path, "-n", "2", "--refold-record=missing")
     assert 0 == recorded.returncode, recorded.stdout
-    assert 12 == recorded.stdout.count("refold: recorded recordings")
+    assert 13 == recorded.stdout.count("refold: recorded recordings")
     for plugin in PLUGINS:
         assert plugin in pytest_in(tmp_path, "--collect-only").stdout
     for options in (["-n", "2", "--refold-unused=fail"], ["--refold-unused=fail"], ["-p", "no:randomly"]):

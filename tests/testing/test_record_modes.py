@@ -27,7 +27,7 @@ def test_missing_records_once(session: Session, pytester: pytest.Pytester) -> No
     """`missing` records what has no recording and leaves the others; from then on no option is needed."""
     ran = session("--refold-record=missing", test_shop=TEST)
     ran.assert_outcomes(passed=1)
-    ran.stdout.fnmatch_lines(["refold: recorded recordings/test_shop/test_buy.jsonl"])
+    ran.stdout.fnmatch_lines(["refold: recorded recordings/test_shop/test_buy.jsonl (COMPLETED)"])
     assert RECORDED == recordings(pytester)
     before = (pytester.path / "recordings" / RECORDED[0]).read_bytes()
     for option in ("none", "missing"):
@@ -98,9 +98,9 @@ async def test_async(refold_run):
     names = {re.sub("-[0-9a-f]{8}", "-HASH", name) for name in recordings(pytester)}
     assert names == {
         "test_shop/TestShop.test_pay-a_b-HASH.jsonl",
-        "test_shop/TestShop.test_pay-a_b-HASH.2.jsonl",
+        "test_shop/TestShop.test_pay-a_b-HASH+2.jsonl",
         "test_shop/TestShop.test_pay-eur.jsonl",
-        "test_shop/TestShop.test_pay-eur.2.jsonl",
+        "test_shop/TestShop.test_pay-eur+2.jsonl",
         "test_shop/test_async.jsonl",
     }
     session(test_shop=text).assert_outcomes(passed=4)

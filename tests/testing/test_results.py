@@ -1,6 +1,7 @@
 """What a test reads of a run, and how a failed expectation explains itself."""
 
 import re
+from functools import partial
 from typing import Any
 
 import anyio
@@ -72,7 +73,8 @@ def test_calls(run: ObservedRun) -> None:
     assert ["price", "price", "pay", "pay", "pay", "pay"] == run.calls.names
     assert ["30", "raised"] == [run.calls[0].output, run.calls[1].error]
     paid, refused, broken, rejected = run.calls("pay")
-    assert ({"cents": 29}, "paid 29", "") == (paid.arguments, paid.output, paid.refused)
+    assert ({"cents": 29}, "paid 29", "edited by user") == (paid.arguments, paid.output, paid.approved)
+    assert (True, False, False) == (paid.ran, refused.ran, broken.ran)
     assert "guard no-666 (arguments)" == refused.refused
     assert (None, "") == (broken.arguments, broken.refused)
     assert "rejected by user" == rejected.refused
@@ -133,11 +135,6 @@ def test_expectations_that_hold(run: ObservedRun) -> None:
             id="not at all",
         ),
         pytest.param(lambda run: run.calls.one, "expected one call, got 6 calls:", id="not one"),
-        pytest.param(
-            lambda run: run.expect_call("refund"),
-            "expected a call of refund(), got 6 calls:",
-            id="no such tool",
-        ),
     ],
 )
 def test_expectations_that_fail(run: ObservedRun, expect: Any, message: str) -> None:
@@ -145,6 +142,32 @@ def test_expectations_that_fail(run: ObservedRun, expect: Any, message: str) -> 
     with pytest.raises(AssertionError) as failed:
         expect(run)
     assert str(failed.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("expect", "message"),
+    [
+        (lambda run: run.expect_no_call("pai"), r"no tool 'pai' was offered \(did you mean 'pay'\?\)"),
+        (lambda run: run.expect_call("refund"), "no tool 'refund' was offered; offered: price, pay"),
+        (lambda run: run.expect_no_call("pay", cent=9), r"no argument 'cent' \(did you mean 'cents'\?\)"),
+    ],
+)
+def test_names_that_exist_nowhere(run: ObservedRun, expect: Any, message: str) -> None:
+    """A test over a tool or an argument that was never offered could not fail, so it is an error."""
+    with pytest.raises(WrongUse, match=message):
+        expect(run)
+
+
+def test_calls_that_did_not_run() -> None:
+    """A call that waits for approval, or whose arguments are no JSON, is none that was made."""
+    waiting = anyio.run(
+        partial(record, Agent(ScriptedModel(LINES[2:]), tools=[pay], policy=POLICY), "Buy.", run_id="r")
+    )
+    run = ObservedRun(recording_of(waiting[0]).events)
+    assert "WAITING_FOR_INPUT" == run.state
+    assert not run.calls.one.ran
+    with pytest.raises(AssertionError, match="expected a call of pay"):
+        run.expect_call("pay")
 
 
 def test_nothing_was_called() -> None:

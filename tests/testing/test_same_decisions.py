@@ -53,7 +53,7 @@ def test_something_is_newly_stopped(tmp_path: Path) -> None:
     folder = write(tmp_path / "a", RUNS)
     with pytest.raises(DecisionsChanged) as changed:
         assert_same_decisions(folder, policy=REFUSING)
-    assert "1 of 2 runs are decided otherwise" == changed.value.what
+    assert "1 run is decided otherwise, of 2" == changed.value.what
     (line,) = changed.value.changes
     assert line.startswith("two@e10: diverges: ")
     assert "no-99" in line

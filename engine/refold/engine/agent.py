@@ -338,10 +338,13 @@ class Agent:
                 )
             self._check(state)
 
+        redactor = work.world.redactor if work.world.anonymous else self.redactor
+        runtime = self._runtime(
+            seed if work.world.repeatable else None, work.journal.store, work.world.clocks
+        )
+        world = msgspec.structs.replace(runtime.world, redactor=redactor, anonymous=work.world.anonymous)
         runtime = msgspec.structs.replace(
-            self._runtime(seed if work.world.repeatable else None, work.journal.store, work.world.clocks),
-            lease=work.journal.tenure.seconds,
-            check=check,
+            runtime, world=world, serve=work.serve, lease=work.journal.tenure.seconds, check=check
         )
         if task is None:
             return Run(run, runtime, None, take_over=take_over)
@@ -351,7 +354,7 @@ class Agent:
             parent=origin_of(work),
         )
         conversation = [*self._system(), Message(role=Role.USER, text=task)]
-        return Run(run, runtime, anew(_make_start(fact, conversation, self.redactor)))
+        return Run(run, runtime, anew(_make_start(fact, conversation, redactor)))
 
     def _check(self, state: RunState) -> None:
         """Refuse a run that this agent would continue differently from how it was started."""

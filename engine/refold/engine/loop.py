@@ -329,6 +329,7 @@ class Driver:
             audience=self._audience,
             late=self.late,
             aside=aside,
+            serve=self._runtime.serve,
             children=self.children,
         )
         return await self._runtime.serve(work)

@@ -158,7 +158,7 @@ def model_responded(work: Work, reply: Reply, sent: SentHash) -> Maker:
         model=reply.model,
         adapter=reply.adapter,
         adapter_version=reply.adapter_version,
-        response_id=reply.response_id,
+        response_id="" if work.world.anonymous else reply.response_id,
         duration=work.stopwatch(),
         unknown=_missing_counts(reply),
     )

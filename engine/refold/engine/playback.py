@@ -62,6 +62,23 @@ class Events(Watcher):
             raise Diverged(self._run, seq, was, ev.kind_of(event), ev.differing(event, known))
 
 
+def _without_annotations(events: Sequence[tuple[ev.Event, bytes]]) -> list[tuple[ev.Event, bytes]]:
+    """Return the events that a replay records again, numbered anew.
+
+    Annotations, such as results that came too late, land in a log by chance and have no effect.
+    """
+    numbers: dict[int, int] = {}
+    kept: list[tuple[ev.Event, bytes]] = []
+    for seq, (event, salt) in enumerate(events, start=1):
+        if isinstance(event, ev.Annotation):
+            continue
+        numbers[seq] = len(kept) + 1
+        if isinstance(event, ev.ModelResponded | ev.ModelFailed | ev.SummaryReturned):
+            event = replace(event, request=numbers.get(event.request, event.request))  # noqa: PLW2901
+        kept.append((event, salt))
+    return kept
+
+
 class Recording:
     """A run's facts in order, each with its salt, and its requests."""
 
@@ -69,6 +86,7 @@ class Recording:
         self, run: str, events: Sequence[tuple[ev.Event, bytes]], registry: Registry = BUILTIN
     ) -> None:
         self.run, self.registry = run, registry
+        events = _without_annotations(events)
         self.facts = [event for event, _ in events if isinstance(event, ev.Fact)]
         self.salts = [salt for event, salt in events if isinstance(event, ev.Fact)]
         opening = self.facts[0] if self.facts else None

@@ -1,7 +1,7 @@
 """The world of effects: models, tools and clocks; and the context of one effect."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
@@ -27,8 +27,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """One model, tools and a clock; `models` are fallbacks, by name.
 
     `clocks` makes the clocks of child runs; `repeatable`: their salts are derived from their seeds, as this
-    run's are; `anonymous`: they do not record their process and versions. `redactor` removes secrets from
-    what models and tools return, before it is recorded.
+    run's are; `anonymous`: process, versions and the ids of responses are not recorded. `redactor` removes
+    secrets from what models and tools return, before it is recorded.
     """
 
     model: Model
@@ -62,7 +62,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     Cancelling `scope` settles it. `epoch` is the fencing token of the engine's lease. `audience` receives
     updates, `late` the result of a thread whose call was cut off. `aside` reports that the effect waits for
-    an operator in a child run. `children` has the child runs in flight, by id.
+    an operator in a child run. `serve` serves the effects of child runs. `children` has the child runs in
+    flight, by id.
     """
 
     effect: CallModel | RunTool | Reconcile
@@ -75,6 +76,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     audience: Audience
     late: Callable[[LateMaker], None]
     aside: Callable[[], None]
+    serve: "Callable[[Work], Awaitable[tuple[Maker, ...]]]"
     children: dict[str, Child]
 
     @property

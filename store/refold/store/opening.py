@@ -118,6 +118,8 @@ def open_recording(path: str | PathLike[str]) -> "BaseStore":
 def is_recording(path: str | PathLike[str]) -> bool:
     """Return whether a file begins like a recording; False for one that is missing or cannot be read."""
     try:
+        if not Path(path).is_file():  # opening a pipe would wait for a writer
+            return False
         with open(path, "rb") as file:
             return file.read(len(RECORDING)) == RECORDING
     except (OSError, ValueError):

@@ -8,11 +8,11 @@ from .decisions import DecisionsChanged as DecisionsChanged
 from .decisions import assert_same_decisions as assert_same_decisions
 from .failures import BehaviourChanged as BehaviourChanged
 from .failures import Evidence as Evidence
-from .fixtures import RecordingFixture as RecordingFixture
 from .fixtures import RunFixture as RunFixture
 from .machine import AgentMachine as AgentMachine
 from .matchers import Ignore as Ignore
 from .models import ToolCallingModel as ToolCallingModel
+from .recorded_cases import RecordingFixture as RecordingFixture
 from .requests import RequestRefused as RequestRefused
 from .requests import allow_requests as allow_requests
 from .requests import forbid_requests as forbid_requests

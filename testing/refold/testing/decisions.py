@@ -17,7 +17,7 @@ from refold.replay.whatif.verdict import Verdict, WhatIf
 from refold.store.recordings import RecordedRun
 from refold.testing.audits import records
 from refold.testing.live import compare_runs
-from refold.testing.loaded_logs import fill_store, load_runs, recording_of
+from refold.testing.loaded_logs import fill_store, load_files, parent_of, recording_of
 from refold.testing.matchers import Ignored, Matchers
 from refold.testing.results import ObservedRun
 
@@ -72,22 +72,32 @@ def assert_same_decisions(
     if b is None and policy is None:
         raise WrongUse("assert_same_decisions: expected a second folder of runs, or policy=")
     first = _read(a, "a")
-    changes: list[str] = []
-    if b is not None:
-        second = _read(b, "b")
-        changes += _compare(first, second, Matchers(ignore))
+    second = None if b is None else _read(b, "b")
+    changes = [] if second is None else _compare(first, second, Matchers(ignore))
     if policy is not None:
         registry = installed_guards()
         chosen, _ = policy_of(policy, registry, "")
-        every = [*first.values(), *(_read(b, "b").values() if b is not None else ())]
-        answers = anyio.run(_ask, every, chosen)
-        changes += [_describe(each) for each in answers if each.verdict not in _SAME]
-        unknown = [each for each in answers if each.verdict is Verdict.INCONCLUSIVE]
+        every = [*first.items(), *(second or {}).items()]
+        answers = anyio.run(_ask, [run for _, run in every], chosen)
+        _refuse_unfit(answers)
+        named = list(zip([name for name, _ in every], answers, strict=True))
+        changes += [_describe(name, each) for name, each in named if each.verdict not in _SAME]
+        unknown = [(name, each) for name, each in named if each.verdict is Verdict.INCONCLUSIVE]
         if unknown and not changes and not allow_inconclusive:
-            raise Inconclusive("\n".join(_describe(each) for each in unknown[:_SHOWN]))
+            raise Inconclusive("\n".join(_describe(name, each) for name, each in unknown[:_SHOWN]))
+    total = len({**first, **(second or {})})
     if changes:
-        raise DecisionsChanged(f"{len(changes)} of {len(first)} runs are decided otherwise", changes)
-    return len(first)
+        count = "1 run is" if len(changes) == 1 else f"{len(changes)} runs are"
+        raise DecisionsChanged(f"{count} decided otherwise, of {total}", changes)
+    return total
+
+
+def _refuse_unfit(answers: Sequence[WhatIf]) -> None:
+    """Raise `WrongUse` if a rule names tools that no run has: it would have no effect."""
+    unfit = [{str(complaint) for complaint in each.unfit} for each in answers]
+    everywhere: set[str] = set[str].intersection(*unfit) if unfit else set()
+    if everywhere:
+        raise WrongUse(f"policy: {'; '.join(sorted(everywhere))}: no run would be decided by it")
 
 
 _SAME = (Verdict.AGREE, Verdict.INCONCLUSIVE)
@@ -100,8 +110,14 @@ def _read(given: Runs, place: str) -> dict[str, RecordedRun | ObservedRun]:
     if not path.exists():
         raise WrongUse(f"assert_same_decisions: {place}={str(given)!r}: no such file or folder")
     found: dict[str, RecordedRun | ObservedRun] = {}
-    for run in load_runs(path):
-        found[run.run] = run
+    for file, run in load_files(path):
+        if parent_of(run):
+            continue  # a child run: its policy depends on what its parent has used
+        folder = file.parent.relative_to(path).as_posix() if path.is_dir() else "."
+        name = run.run if folder == "." else f"{folder}/{run.run}"
+        if name in found:
+            raise WrongUse(f"assert_same_decisions: {place}={str(given)!r}: {name} occurs twice; remove one")
+        found[name] = run
     if not found:
         raise WrongUse(f"assert_same_decisions: {place}={str(given)!r}: no runs: nothing would be compared")
     return found
@@ -146,6 +162,6 @@ def _observe(run: RecordedRun | ObservedRun) -> ObservedRun:
     return ObservedRun(events, installed_guards())
 
 
-def _describe(answer: WhatIf) -> str:
+def _describe(name: str, answer: WhatIf) -> str:
     why = answer.why or "; ".join(answer.unknown)
-    return f"{answer.run}@e{answer.seq}: {answer.verdict}: {why}"
+    return f"{name}@e{answer.seq}: {answer.verdict}: {why}"

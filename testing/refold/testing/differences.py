@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, cast
@@ -12,6 +13,7 @@ from refold.engine.models.protocol import ModelRequest
 from refold.reducers import events as ev
 from refold.reducers.messages import Message, ToolSchema
 from refold.reducers.policy import Policy
+from refold.reducers.secrets import REDACTED
 from refold.testing.matchers import Matchers
 
 _SHOWN = 300
@@ -40,6 +42,23 @@ def compare_texts(what: str, where: str, recorded: str, actual: str) -> Differen
     if len(diff) > _LINES:
         diff = [*diff[:_LINES], f"... {len(diff) - _LINES} more changed lines"]
     return Difference(what=what, where=where, recorded=recorded, actual=actual, diff=tuple(diff))
+
+
+def describe_result(error: str, output: str) -> str:
+    """Return a result with its error: `no error: 30`, `raised: KeyError: 'apple'`."""
+    return output if error and output.startswith(f"{error}:") else f"{error or 'no error'}: {output}"
+
+
+def suggest_matcher(differences: Iterable[Difference]) -> str:
+    """Return the matcher that would ignore all these differences, as code; "" if no named pattern does."""
+    texts = [(each.recorded, each.actual) for each in differences]
+    if not texts or not all(one and other for one, other in texts):
+        return ""
+    for name in ("date", "time", "uuid", "temporary"):
+        matchers = Matchers([name])
+        if all(matchers.text(one) == matchers.text(other) for one, other in texts):
+            return f"ignore=[{name!r}] accepts this difference"
+    return ""
 
 
 def _changed_lines(recorded: str, actual: str) -> Iterator[str]:
@@ -71,6 +90,13 @@ def compare_messages(
     recorded: Sequence[Message], actual: Sequence[Message], matchers: Matchers
 ) -> Iterator[Difference]:
     """Yield the first difference between two prompts."""
+    systems = [
+        next((each.text for each in side[:1] if each.role == "system"), None) for side in (recorded, actual)
+    ]
+    if (systems[0] is None) != (systems[1] is None):
+        what = "the system prompt is missing" if systems[1] is None else "a system prompt was added"
+        yield compare_texts(what, "", systems[0] or "", systems[1] or "")
+        return
     for number, (one, other) in enumerate(zip(recorded, actual, strict=False), start=1):
         if one != other and (found := _compare_message(number, one, other, matchers)):
             yield found
@@ -99,13 +125,21 @@ def _compare_message(number: int, one: Message, other: Message, matchers: Matche
         ("reasoning", one.reasoning, other.reasoning),
     ):
         sides = [matchers.text(text, message=role, name=name, field=field) for text in (left, right)]
-        if sides[0] != sides[1]:
+        if not _is_same(*sides):
             kind = "the system prompt" if role == "system" else f"the {field} of a message"
             return compare_texts(f"{kind} differs", where, *sides)
     calls = [_call_texts(each, matchers) for each in (one, other)]
     if calls[0] != calls[1]:
         return compare_texts("the calls of a message differ", where, *("\n".join(each) for each in calls))
     return None
+
+
+def _is_same(recorded: str, actual: str) -> bool:
+    """Return whether two texts agree; what was redacted in the recording may be anything."""
+    if recorded == actual or REDACTED not in recorded:
+        return recorded == actual
+    pattern = ".*".join(re.escape(part) for part in recorded.split(REDACTED))
+    return re.fullmatch(pattern, actual, re.DOTALL) is not None
 
 
 def _call_texts(message: Message, matchers: Matchers) -> list[str]:
@@ -210,6 +244,16 @@ def compare_manifests(recorded: ev.RunStarted, actual: ev.RunStarted) -> list[Di
                     )
                 )
     return found
+
+
+def compare_guards(recorded: ev.RunStarted, actual: ev.RunStarted) -> list[Difference]:
+    """Return each guard of the policy whose version differs, and the version of the rules if it differs."""
+    before, now = ({**each.guards, "rules of refold": each.rules} for each in (recorded, actual))
+    return [
+        Difference(what="a version differs", where=name, recorded=str(before[name]), actual=str(now[name]))
+        for name in before.keys() & now.keys()
+        if before[name] != now[name]
+    ]
 
 
 def compare_policies(recorded: Policy, actual: Policy) -> list[Difference]:

@@ -15,7 +15,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     `place` is the event's address (`refund@e4`), `turn` its turn, `events` the number of recorded events,
     `equal` the number of events before it, all equal. `recorded` and `actual` describe the two events;
     `reason` is the rule behind the actual decision. `differences` come with the event; `causes` are earlier
-    ones that explain it, such as a changed policy. `requests` are the hosts that refused requests were for.
+    ones that explain it, such as a changed policy. `hint` is a matcher that would ignore the difference.
+    `requests` are the hosts that refused requests were for.
     """
 
     what: str
@@ -31,9 +32,15 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     differences: Sequence[Difference] = ()
     causes: Sequence[Difference] = ()
     changed_code: Sequence[str] = ()
+    hint: str = ""
     requests: Sequence[str] = ()
+    shown_by: str = "refold show {place} --store {recording}"
     more: str = ""
     accept: str = ""
+
+    def show(self, place: str) -> str:
+        """Return the command that shows an event or a run."""
+        return self.shown_by.format(place=place, recording=self.recording)
 
 
 class BehaviourChanged(AssertionError):
@@ -64,6 +71,7 @@ def render_evidence(found: Evidence) -> str:
     if found.changed_code:
         lines += _line("code", f"edited since the recording: {', '.join(found.changed_code)}")
     lines += _line("requests", _requests(found.requests))
+    lines += _line("ignore", found.hint)
     lines += _line("more", found.more)
     lines += _line("accept", found.accept)
     return "\n".join(map(_escape, lines))

@@ -1,10 +1,12 @@
 """The objects behind the fixtures `refold_run` and `refold_recording`."""
 
+import difflib
 import os
 import shlex
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -12,26 +14,33 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from refold.engine import arguments
 from refold.engine.agent import Agent
 from refold.engine.playback import Recording
 from refold.engine.tasks import in_event_loop
-from refold.reducers.errors import MissingFact, WrongUse
-from refold.store.recordings import read_recording, write_recording
+from refold.reducers.errors import WrongUse
+from refold.reducers.machine import TERMINAL
+from refold.store.recordings import write_recording
 from refold.testing.failures import Evidence
 from refold.testing.live import compare_live
-from refold.testing.loaded_logs import LoadedLog, load_log, recording_of
+from refold.testing.loaded_logs import read_intact, recording_of
 from refold.testing.matchers import Ignored, Matchers
 from refold.testing.places import recordings_of
 from refold.testing.recorder import Filter, Operator, record
 from refold.testing.replays import Replayed, ReplayOptions, replay
 from refold.testing.requests import allow_requests, forbid_requests
 from refold.testing.results import ObservedRun
-from refold.testing.sessions import SESSION, Mode, Session, name_test
+from refold.testing.sessions import NUMBER, SESSION, Mode, Session, name_test
 
 Live = Literal["", "tools", "model", "all"]
 """What runs for real in a replay: nothing, the tools, the model, or both."""
 
-MakeAgent = Callable[[], Agent]
+GivenAgent = Agent | Awaitable[Agent] | Callable[[], Agent | Awaitable[Agent]]
+"""An agent, or a function that makes one, async or not."""
+
+_START = ("messages", "labels", "environment")
+_PROVIDER = "provider:"
+"""The beginning of the codes of runs that a failed request ended."""
 
 
 class Fixture:
@@ -45,7 +54,15 @@ class Fixture:
     def of(cls, request: pytest.FixtureRequest) -> Generator[Self]:
         """Yield the fixture of a test. Until it ends, requests to other machines are refused."""
         with forbid_requests() as refused:
-            yield cls(request.node, request.config.stash[SESSION], refused)
+            fixture = cls(request.node, request.config.stash[SESSION], refused)
+            yield fixture
+        fixture.session.note_refused(request.node, refused)
+        if fixture.session.passed(request.node) and (unused := fixture.list_unused()):
+            pytest.fail(unused, pytrace=False)
+
+    def list_unused(self) -> str:
+        """Return what the test requested and did not use; "" for nothing."""
+        return ""
 
     def matchers(self, ignore: Iterable[Ignored]) -> Matchers:
         """Return the matchers of a call and of the test's markers."""
@@ -59,30 +76,35 @@ class Fixture:
         live: Live,
         operator: Operator | None,
         start: Mapping[str, Any],
-        *,
-        accept: bool,
+        before_record: Sequence[Filter] = (),
     ) -> ReplayOptions:
-        """Return the options of a comparison. Raises `WrongUse` for an unknown value of `live`."""
+        """Return the options of a comparison. Raises `WrongUse` for values that cannot be meant."""
         if live not in get_args(Live):
             raise WrongUse(f"live={live!r}: expected one of 'tools', 'model', 'all', or ''")
+        if operator is not None:
+            arguments.function(operator, "operator")
+        for name in start:
+            if name not in _START:
+                near = difflib.get_close_matches(
+                    name, ["ignore", "live", "operator", "before_record", *_START], 1
+                )
+                meant = f" (did you mean {near[0]!r}?)" if near else ""
+                raise WrongUse(
+                    f"unknown argument {name!r}{meant}; arguments of Agent.start: {', '.join(_START)}"
+                )
         return ReplayOptions(
             matchers=self.matchers(ignore),
-            evidence=self.evidence(path, accept=accept),
+            evidence=self.evidence(path),
             live_model=live in ("model", "all"),
             live_tools=live in ("tools", "all"),
             operator=operator,
+            before_record=tuple(arguments.check_list(before_record, "before_record", "[lambda text: ...]")),
             start=start,
         )
 
-    def evidence(self, path: Path, *, accept: bool) -> Evidence:
+    def evidence(self, path: Path) -> Evidence:
         """Return what a failure says of this test and its recording."""
-        return Evidence(
-            what="",
-            test=self.item.nodeid,
-            recording=self.shown(path),
-            requests=self.refused,
-            accept=f"{self.command} --refold-record=all" if accept else "",
-        )
+        return Evidence(what="", test=self.item.nodeid, recording=self.shown(path), requests=self.refused)
 
     def shown(self, path: Path) -> str:
         """Return a path as a user would type it where pytest was started."""
@@ -104,13 +126,14 @@ class RunFixture(Fixture):
 
     def __call__(
         self,
-        agent: Agent | MakeAgent,
+        agent: GivenAgent,
         task: str,
         *,
         ignore: Iterable[Ignored] = (),
         live: Live = "",
         operator: Operator | None = None,
         before_record: Sequence[Filter] = (),
+        allow_error: bool = False,
         **options: Any,
     ) -> ObservedRun:
         """Run an agent on a task, and return what it did.
@@ -127,6 +150,7 @@ class RunFixture(Fixture):
             operator: Called with the `Run` whenever it waits for an operator, to answer. Without it, the
                 recorded answers are given again.
             before_record: Functions that change texts before they are recorded, such as names of customers.
+            allow_error: Record a run that ends because a request to the model failed, too.
             options: Further arguments of `Agent.start`, such as `messages` or `labels`.
 
         Raises:
@@ -138,62 +162,99 @@ class RunFixture(Fixture):
             raise WrongUse("refold_run(...) in an async test: use `await refold_run.run(...)`")
         call = partial(
             self.run,
-            agent,
+            self._make(agent, live),
             task,
             ignore=ignore,
             live=live,
             operator=operator,
             before_record=before_record,
+            allow_error=allow_error,
             **options,
         )
         return anyio.run(call)
 
     async def run(
         self,
-        agent: Agent | MakeAgent,
+        agent: GivenAgent,
         task: str,
         *,
         ignore: Iterable[Ignored] = (),
         live: Live = "",
         operator: Operator | None = None,
         before_record: Sequence[Filter] = (),
+        allow_error: bool = False,
         **options: Any,
     ) -> ObservedRun:
         """Do the same in an async test."""
         __tracebackhide__ = True
-        made = agent if isinstance(agent, Agent) else agent()
+        made = await resolve_agent(self._make(agent, live))
         path, run_id = self._next()
+        how = self.options(path, ignore, live, operator, options, before_record)
         exists = path.exists()
         if self.session.mode is Mode.ALL or (self.session.mode is Mode.MISSING and not exists):
-            with allow_requests():
-                runs = await record(
-                    made,
-                    task,
-                    run_id=run_id,
-                    operator=operator,
-                    before_record=before_record,
-                    options=options,
-                )
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_recording(path, runs)
-            self.session.use(path, written=True)
-            return ObservedRun(recording_of(runs[0]).events, made.registry)
+            return await self._record(made, task, run_id, path, how, allow_error=allow_error)
         if not exists:
             self._fail_without(path)
         self.session.use(path)
-        recordings = [recording_of(each, made.registry) for each in read_recording(path)]
-        how = self.options(path, ignore, live, operator, options, accept=True)
-        found = await compare(recordings, made, task, replace(how, before_record=before_record))
-        self.session.note_edited(path, () if live in ("tools", "all") else found.changed_code)
+        recordings = [recording_of(each, made.registry) for each in read_intact(path)]
+        accept = f"{self.command} --refold-record=all"
+        how = replace(how, evidence=replace(how.evidence, accept=accept))
+        found = await compare(recordings, made, task, how)
+        self.session.note_edited(path, () if how.live_tools else found.changed_code)
         return found.run
+
+    def _make(self, agent: GivenAgent, live: Live) -> GivenAgent:
+        """Call the function that makes an agent: outside of an event loop if possible, as it may need one."""
+        with allow_requests() if live or self.session.mode is not Mode.NONE else nullcontext():
+            return make_agent(agent)
+
+    async def _record(
+        self, agent: Agent, task: str, run_id: str, path: Path, how: ReplayOptions, *, allow_error: bool
+    ) -> ObservedRun:
+        """Run the agent for real, and write the recording unless the provider failed."""
+        __tracebackhide__ = True
+        with allow_requests():
+            runs = await record(
+                agent,
+                task,
+                run_id=run_id,
+                operator=how.operator,
+                before_record=how.before_record,
+                options=how.start,
+            )
+        run = ObservedRun(recording_of(runs[0], agent.registry).events, agent.registry)
+        if run.code.startswith(_PROVIDER) and not allow_error:
+            self._fail_after(run, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_recording(path, runs)
+        waits = "" if run.state in TERMINAL else ": it waits, and no operator answers"
+        self.session.use(path, written=f"{run.state}{waits}")
+        return run
+
+    def list_unused(self) -> str:
+        """Return that no run was made, if so."""
+        return (
+            ""
+            if self._count
+            else "refold_run was requested and never called, or not awaited: nothing was tested"
+        )
 
     def _next(self) -> tuple[Path, str]:
         self._count += 1
         name = name_test(self.item)
-        name += f".{self._count}" if self._count > 1 else ""
-        path = recordings_of(self.item.path) / f"{name}.jsonl"
-        self.session.claim(path, self.item.nodeid)
-        return path, name
+        number = f"{NUMBER}{self._count}" if self._count > 1 else ""
+        path = recordings_of(self.item.path) / f"{name}{number}.jsonl"
+        self.session.claim(path, self.item)
+        return path, name if self._count == 1 else f"{name}.{self._count}"
+
+    def _fail_after(self, run: ObservedRun, path: Path) -> None:
+        __tracebackhide__ = True
+        pytest.fail(
+            f"not recorded: the run ended in {run.state} ({run.code}): {run.reason}\n"
+            f"\n  recording {self.shown(path)} {'is unchanged' if path.exists() else 'was not written'}\n"
+            "  accept    pass allow_error=True to record a run that ends like this",
+            pytrace=False,
+        )
 
     def _fail_without(self, path: Path) -> None:
         __tracebackhide__ = True
@@ -204,98 +265,17 @@ class RunFixture(Fixture):
         )
 
 
-class RecordingFixture(Fixture):
-    """Opens logs of production, ours or imported, and compares today's code with them."""
-
-    def __call__(self, path: str | Path, run: str = "") -> "RecordedCase":
-        """Open a recording, a store, a bundle or a transcript.
-
-        Args:
-            path: Its path, relative to the test file, to its folder `recordings`, or to pytest's root.
-            run: The run's id or its first characters; needed if there are several.
-
-        Raises:
-            WrongUse: No such file or run, or several runs.
-        """
-        found = _find(Path(path), self.item)
-        self.session.use(found)
-        return RecordedCase(self, found, load_log(found, run))
+def make_agent(agent: GivenAgent) -> GivenAgent:
+    """Return an agent, or what a function makes: an agent, or an awaitable of one."""
+    return agent() if callable(agent) else agent
 
 
-class RecordedCase:
-    """One recorded run. `run` is what it did."""
-
-    def __init__(self, fixture: RecordingFixture, path: Path, log: LoadedLog) -> None:
-        self._fixture, self.path, self._log = fixture, path, log
-        self.run = ObservedRun(log.recordings[0].events, log.registry)
-
-    def against(
-        self,
-        agent: Agent | MakeAgent,
-        *,
-        ignore: Iterable[Ignored] = (),
-        live: Live = "",
-        operator: Operator | None = None,
-        **options: Any,
-    ) -> ObservedRun:
-        """Compare today's agent with the recorded run; arguments as for `refold_run`.
-
-        The task is the recorded one. For an imported run, the prompt, the tools and the arguments of its
-        calls are compared as far as its source records them, and the agent's policy is tested by a what-if;
-        the recorded run is returned.
-
-        Raises:
-            BehaviourChanged: Today's agent does not behave as recorded.
-            Inconclusive: The source does not record enough to tell.
-        """
-        __tracebackhide__ = True
-        if in_event_loop():
-            raise WrongUse("against(...) in an async test: use `await recording.compare(...)`")
-        call = partial(self.compare, agent, ignore=ignore, live=live, operator=operator, **options)
-        return anyio.run(call)
-
-    async def compare(
-        self,
-        agent: Agent | MakeAgent,
-        *,
-        ignore: Iterable[Ignored] = (),
-        live: Live = "",
-        operator: Operator | None = None,
-        **options: Any,
-    ) -> ObservedRun:
-        """Do the same as `against` in an async test."""
-        __tracebackhide__ = True
-        made = agent if isinstance(agent, Agent) else agent()
-        how = self._fixture.options(self.path, ignore, live, operator, options, accept=False)
-        if self._log.imported:
-            from refold.testing.imported import compare_imported
-
-            with allow_requests() if how.live_tools else nullcontext():
-                unproved = await compare_imported(self._log, made, how)
-            self._fixture.session.note_unproved(self.path, unproved)
-            return self.run
-        first = self._log.recordings[0]
-        task, earlier = _task_of(first)
-        how = replace(how, start={"messages": earlier, **options})
-        return (await compare(self._log.recordings, made, task, how)).run
-
-    def replays(self, *, played: bool = True) -> ObservedRun:
-        """Check that the log is intact and that every decision follows from its facts, and return the run.
-
-        Args:
-            played: Also play the facts through the engine, which must record the same log. Set it to False
-                for imported or shrunk runs: no engine recorded them.
-
-        Raises:
-            AssertionError: An event was edited, or a decision differs from what its facts give today.
-        """
-        __tracebackhide__ = True
-        if in_event_loop():
-            raise WrongUse("replays() needs no event loop: call it in a test that is not async")
-        problem = anyio.run(partial(self._log.check, played=played))
-        if problem:
-            pytest.fail(f"{self._fixture.shown(self.path)}: {problem}", pytrace=False)
-        return self.run
+async def resolve_agent(made: GivenAgent) -> Agent:
+    """Return an agent that may have to be awaited. Raises `WrongUse` for anything else."""
+    found: object = await made if isawaitable(made) else made
+    if not isinstance(found, Agent):
+        raise arguments.wrong_value("agent", "an Agent, or a function that returns one", found)
+    return found
 
 
 async def compare(recordings: Sequence[Recording], agent: Agent, task: str, how: ReplayOptions) -> Replayed:
@@ -307,27 +287,6 @@ async def compare(recordings: Sequence[Recording], agent: Agent, task: str, how:
         if how.live_model:
             return await compare_live(recordings[0], agent, task, how)
         return await replay(recordings, agent, task, how)
-
-
-def _task_of(recording: Recording) -> tuple[str, list[Any]]:
-    """Return the recorded task, and the messages before it without the system prompt."""
-    opening = recording.opening
-    if opening.content is None:
-        raise MissingFact(recording.run, "the payload of its first event was erased")
-    messages = [each for each in opening.content.messages if each.role != "system"]
-    if not messages:
-        raise MissingFact(recording.run, "its first event has no task")
-    return messages[-1].text, messages[:-1]
-
-
-def _find(path: Path, item: pytest.Item) -> Path:
-    folder = item.path.parent
-    tried = dict.fromkeys([folder / path, recordings_of(item.path) / path, item.config.rootpath / path])
-    for each in tried:
-        if each.exists():
-            return each
-    shown = ", ".join(map(str, tried))
-    raise WrongUse(f"recording {str(path)!r}: no such file; looked for {shown}")
 
 
 def _list(ignore: Iterable[Ignored]) -> list[Ignored]:

@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import cast
 
+import msgspec
 from msgspec.structs import replace
 
 from refold.engine.agent import Agent
@@ -16,16 +17,23 @@ from refold.engine.tools.decorator import FunctionTool
 from refold.engine.tools.protocol import BadArguments, CallContext
 from refold.engine.tools.signature import accepts
 from refold.reducers import events as ev
+from refold.reducers.codec import decode
 from refold.reducers.errors import Inconclusive
 from refold.reducers.messages import ToolSchema
 from refold.replay import whatif
+from refold.replay.kinds.table import sentence
 from refold.replay.whatif.verdict import Verdict, WhatIf
-from refold.testing.differences import Difference, compare_policies, compare_texts, compare_tools
+from refold.testing.differences import Difference, compare_texts, compare_tools
 from refold.testing.failures import BehaviourChanged, Evidence
 from refold.testing.loaded_logs import LoadedLog
 from refold.testing.matchers import Matchers
 from refold.testing.replays import ReplayOptions
 from refold.testing.results import ObservedCall, ObservedRun
+
+_ADVICE = (
+    "Turn off settings of the policy that the harness did not have, such as "
+    "{'truncation': None, 'end_of_turn': 'wait', 'refusal': 'wait'}"
+)
 
 
 async def compare_imported(log: LoadedLog, agent: Agent, how: ReplayOptions) -> list[str]:
@@ -46,34 +54,46 @@ async def compare_imported(log: LoadedLog, agent: Agent, how: ReplayOptions) -> 
         *_compare_tools(opening, agent, how.matchers, unproved),
         *_compare_calls(run, agent, unproved),
     ]
-    if how.live_tools:
+    unproved.append("the model and its settings")
+    if len(log.runs) > 1:
+        unproved.append(f"{len(log.runs) - 1} child runs")
+    if not found:
+        answer = await whatif(await log.store(), run.id, agent.policy, agent.registry)
+        if answer.verdict is Verdict.INCONCLUSIVE:
+            raise Inconclusive(
+                f"run {run.id}: event {answer.seq}: inconclusive: {'; '.join(answer.unknown)}. {_ADVICE}"
+            )
+        if answer.verdict is not Verdict.AGREE:
+            raise BehaviourChanged(_explain(answer, how))
+    if not found and how.live_tools:  # never calls that today's policy would refuse
         found += [each async for each in _call_again(run, agent, how.matchers)]
     if found:
         what = "the agent does not fit the recorded run"
-        more = f"refold show {run.id} --store STORE, after refold import {how.evidence.recording}"
-        raise BehaviourChanged(replace(how.evidence, what=what, place=run.id, differences=found, more=more))
-    answer = await whatif(await log.store(), run.id, agent.policy, agent.registry)
-    if answer.verdict is Verdict.INCONCLUSIVE:
-        raise Inconclusive(f"run {run.id}: event {answer.seq}: inconclusive: {'; '.join(answer.unknown)}")
-    if answer.verdict is not Verdict.AGREE:
-        raise BehaviourChanged(_explain(answer, opening, agent, how))
+        evidence = replace(how.evidence, what=what, place=run.id, differences=found)
+        raise BehaviourChanged(replace(evidence, more=evidence.show(run.id)))
     return unproved
 
 
-def _explain(answer: WhatIf, opening: ev.RunStarted, agent: Agent, how: ReplayOptions) -> Evidence:
-    return replace(
+def _explain(answer: WhatIf, how: ReplayOptions) -> Evidence:
+    evidence = replace(
         how.evidence,
         what="the agent's policy decides otherwise",
         place=f"{answer.run}@e{answer.seq}",
         turn=answer.turn,
         events=answer.events,
         equal=max(answer.seq - 1, 0),
-        recorded=answer.recorded or "no decision",
-        actual=answer.derived or "no decision",
+        recorded=_describe(answer.recorded),
+        actual=_describe(answer.derived),
         reason=answer.why,
-        causes=compare_policies(opening.policy, agent.policy),
-        more=f"refold whatif --policy FILE, after refold import {how.evidence.recording}",
     )
+    return replace(evidence, more=evidence.show(evidence.place))
+
+
+def _describe(decision: str | None) -> str:
+    if decision is None:
+        return "no decision"
+    kind: str = msgspec.json.decode(decision)["kind"]
+    return f"{kind}: {sentence(decode(kind, decision.encode()))}"
 
 
 def _compare_prompt(
@@ -107,21 +127,29 @@ def _compare_tools(
 
 
 def _compare_calls(run: ObservedRun, agent: Agent, unproved: list[str]) -> Iterator[Difference]:
+    """Yield, for each tool, the first call that today's tool would not take. Failed calls are left out."""
     unchecked: set[str] = set()
+    problems: dict[tuple[str, str], list[tuple[ObservedCall, str]]] = {}
     for call in run.calls:
         tool = agent.tools.get(call.name)
-        where = f"{run.id}@e{call.seq}, {call.id} {call.name}"
+        if call.error or call.refused:
+            continue
         if tool is None:
-            yield Difference(what="a called tool no longer exists", where=where, recorded=str(call))
+            problems.setdefault((call.name, "a called tool no longer exists"), []).append((call, ""))
         elif call.arguments is None or not isinstance(tool, FunctionTool):
             unchecked.add(call.name)
         elif problem := _misfit(cast("Callable[..., object]", tool.function), call):
-            yield Difference(
-                what="the tool refuses the recorded arguments",
-                where=where,
-                recorded=json.dumps(call.arguments, ensure_ascii=False),
-                actual=problem,
-            )
+            what = "the tool refuses the recorded arguments"
+            problems.setdefault((call.name, what), []).append((call, problem))
+    for (name, what), calls in problems.items():
+        first, problem = calls[0]
+        more = f", and {len(calls) - 1} more calls" if len(calls) > 1 else ""
+        yield Difference(
+            what=what,
+            where=f"{name}: {run.id}@e{first.seq}, {first.id}{more}",
+            recorded=json.dumps(first.arguments, ensure_ascii=False),
+            actual=problem,
+        )
     if unchecked:
         unproved.append(f"the arguments of {', '.join(sorted(unchecked))}")
 
@@ -139,7 +167,7 @@ def _misfit(function: Callable[..., object], call: ObservedCall) -> str:
 async def _call_again(run: ObservedRun, agent: Agent, matchers: Matchers) -> AsyncIterator[Difference]:
     for call in run.calls:
         tool = agent.tools.get(call.name)
-        if tool is None or call.output is None or call.refused or call.arguments is None:
+        if tool is None or not call.ran or call.arguments is None:
             continue
         context = CallContext(run=run.id, call=call.id, key=f"{run.id}/{call.id}")
         try:
@@ -147,6 +175,6 @@ async def _call_again(run: ObservedRun, agent: Agent, matchers: Matchers) -> Asy
         except Exception as error:  # as the engine would report it
             result = f"raised: {type(error).__name__}: {error}"
         actual = result if isinstance(result, str) else result.content.output if result.content else ""
-        sides = [matchers.text(each, message="tool", name=call.name) for each in (call.output, actual)]
+        sides = [matchers.text(each, message="tool", name=call.name) for each in (call.output or "", actual)]
         if sides[0] != sides[1]:
             yield compare_texts("the result of a call differs", f"{call.id} {call.name}", *sides)

@@ -16,7 +16,7 @@ from refold.reducers.vocabulary import Replay
 from refold.store import open_memory
 from refold.store.protocol import UnknownRun
 from refold.store.recordings import recorded_run
-from refold.testing.differences import Difference, compare_policies, compare_texts
+from refold.testing.differences import Difference, compare_policies, compare_texts, describe_result
 from refold.testing.failures import BehaviourChanged
 from refold.testing.loaded_logs import recording_of
 from refold.testing.matchers import Matchers
@@ -36,7 +36,7 @@ async def compare_live(recording: Recording, agent: Agent, task: str, how: Repla
         BehaviourChanged: A call is missing, extra, in another place or has other arguments, or the run ends
             differently.
     """
-    used = agent if how.live_tools else _with_recorded_tools(agent, recording)
+    used = agent if how.live_tools else _with_recorded_tools(agent, recording, how.matchers)
     before, store = ObservedRun(recording.events, agent.registry), open_memory()
     error: Exception | None = None
     try:
@@ -58,7 +58,7 @@ async def compare_live(recording: Recording, agent: Agent, task: str, how: Repla
     if error is not None and not events:
         raise error
     actual = ObservedRun(events, agent.registry)
-    found = compare_runs(before, actual, how.matchers, ended=error is None)
+    found = compare_runs(before, actual, how.matchers, ended=error is None, results=how.live_tools)
     if found is None:
         if error is not None:
             raise error
@@ -71,29 +71,44 @@ async def compare_live(recording: Recording, agent: Agent, task: str, how: Repla
             place=f"{recording.run}@e{seq}",
             differences=[difference],
             causes=compare_policies(recording.opening.policy, agent.policy),
-            more=f"refold show {recording.run}@e{seq} --store {how.evidence.recording}",
+            more=how.evidence.show(f"{recording.run}@e{seq}"),
         )
     ) from error
 
 
 def compare_runs(
-    recorded: ObservedRun, actual: ObservedRun, matchers: Matchers, *, ended: bool = True
+    recorded: ObservedRun,
+    actual: ObservedRun,
+    matchers: Matchers,
+    *,
+    ended: bool = True,
+    results: bool = False,
 ) -> tuple[int, Difference] | None:
     """Return the first difference of two runs' calls or ends, with the recorded event; None if they agree.
 
-    Unless `ended`, the actual run broke off: what is missing at its end does not count.
+    Unless `ended`, the actual run broke off: what is missing at its end does not count. With `results`, the
+    results of the calls are compared, too.
     """
     before, now = recorded.calls, actual.calls
     for place, (one, other) in enumerate(zip(before, now, strict=False)):
         if _signature(one, matchers) != _signature(other, matchers):
             return one.seq, _describe(place, before, now, matchers)
-        if bool(one.refused) != bool(other.refused):
-            sides = [each.refused or "permitted" for each in (one, other)]
+        if one.refused != other.refused or one.approved != other.approved:
+            sides = [each.refused or each.approved or "permitted" for each in (one, other)]
             return one.seq, Difference(
                 what="the permission of a call differs",
                 where=f"{one.id} {one.name}",
                 recorded=sides[0],
                 actual=sides[1],
+            )
+        if results and (found := compare_results(one, other, matchers)):
+            return one.seq, found
+        if one.turn != other.turn:
+            return one.seq, Difference(
+                what="the turn of a call differs",
+                where=f"{one.id} {one.name}",
+                recorded=f"turn {one.turn}",
+                actual=f"turn {other.turn}",
             )
     if len(before) > len(now) and ended:
         missing = before[len(now)]
@@ -107,6 +122,18 @@ def compare_runs(
             actual=f"{actual.state} ({actual.code})",
         )
     return None
+
+
+def compare_results(recorded: ObservedCall, actual: ObservedCall, matchers: Matchers) -> Difference | None:
+    """Return the difference of two calls' results, or None. Calls without a result are not compared."""
+    if recorded.output is None or actual.output is None:
+        return None
+    where = f"{recorded.id} {recorded.name}"
+    if recorded.error != actual.error:
+        sides = [describe_result(each.error, each.output or "") for each in (recorded, actual)]
+        return compare_texts("the error of a call differs", where, *sides)
+    sides = [matchers.text(each.output or "", message="tool", name=each.name) for each in (recorded, actual)]
+    return None if sides[0] == sides[1] else compare_texts("the result of a call differs", where, *sides)
 
 
 def _describe(
@@ -143,19 +170,18 @@ def _signature(call: ObservedCall, matchers: Matchers) -> tuple[str, str]:
     return call.name, matchers.arguments(text, name=call.name)
 
 
-def _with_recorded_tools(agent: Agent, recording: Recording) -> Agent:
+def _with_recorded_tools(agent: Agent, recording: Recording, matchers: Matchers) -> Agent:
     results = defaultdict[tuple[str, str], deque[ev.ToolReturned]](deque)
     made = {call.id: call for call in ObservedRun(recording.events, agent.registry).calls}
     for fact in recording.facts:
         if isinstance(fact, ev.ToolReturned) and fact.call in made:
             call = made[fact.call]
-            key = call.name, msgspec.json.encode(call.arguments, order="deterministic").decode()
-            results[key].append(fact)
+            results[_signature(call, matchers)].append(fact)
 
     def recorded(tool: Tool) -> Tool:
         async def run(arguments: str, context: CallContext) -> ev.ToolReturned:
             text = msgspec.json.encode(msgspec.json.decode(arguments), order="deterministic").decode()
-            known = results.get((tool.name, text))
+            known = results.get((tool.name, matchers.arguments(text, name=tool.name)))
             if not known:
                 raise MissingFact(
                     recording.run, f"no recorded result of {tool.name} with the arguments {arguments}"

@@ -1,7 +1,8 @@
 """Logs for comparisons: from recordings, stores, bundles and transcripts."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -9,7 +10,7 @@ from refold.engine.clock import new_salts
 from refold.engine.compatibility import installed_guards
 from refold.engine.journal import record
 from refold.engine.playback import Diverged, Recording
-from refold.importers.registry import detect_format, importer
+from refold.importers.registry import UnknownFormat, detect_format, importer
 from refold.importers.source import Source
 from refold.importers.transcript import Transcript
 from refold.reducers import codec
@@ -19,11 +20,13 @@ from refold.reducers.vocabulary import SOURCE_LABEL
 from refold.replay import audit, verify
 from refold.store import open_memory
 from refold.store.bundles import NotABundle, is_bundle, open_bundle, stored_of
-from refold.store.opening import is_recording, open_here
+from refold.store.opening import is_recording, open_here, open_recording
 from refold.store.protocol import Lease, Record, Store
-from refold.store.recordings import RecordedRun, read_recording, recorded_run
+from refold.store.recordings import DamagedRecording, RecordedRun, read_recording, recorded_run
+from refold.testing.places import READ
 
 _DATABASE = b"SQLite format 3\0"
+Result = TypeVar("Result")
 
 
 class LoadedLog(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +81,13 @@ class LoadedLog(msgspec.Struct, frozen=True, kw_only=True):
 async def _check(store: Store, run: str, registry: Registry) -> str:
     found = await verify(store, run)
     if not found.whole:
-        return f"run {run} is not intact: {found.problem or found.unweighable}"
+        problem = found.problem
+        why = (
+            found.unweighable
+            if problem is None
+            else f"event {problem.seq} ({problem.kind}): {problem.problem}"
+        )
+        return f"run {run} is not intact: {why}"
     audited = await audit(store, run, registry)
     if audited.damaged:
         return f"run {run}: {audited.damaged}"
@@ -108,6 +117,37 @@ def recording_of(run: RecordedRun, registry: Registry = BUILTIN) -> Recording:
         for seq, each in enumerate(run.records, start=1)
     ]
     return Recording(run.run, events, registry)
+
+
+def read_intact(path: Path) -> list[RecordedRun]:
+    """Read a recording, and verify its events.
+
+    Raises:
+        NotARecording: As `read_recording`.
+        DamagedRecording: A line cannot be read, or an event was edited.
+    """
+    runs = read_recording(path)
+    store = open_recording(path)
+    for each in runs:
+        found = _run_here(verify(store, each.run))
+        if found.problem is not None:
+            where = f"run {each.run}, event {found.problem.seq} ({found.problem.kind})"
+            raise DamagedRecording(
+                str(path), f"{where}: {found.problem.problem}: the file was edited; record it again"
+            )
+    return runs
+
+
+def how_to_show(path: Path) -> str:
+    """Return the command that shows a place of a file: a template with `place` and `recording`."""
+    if is_recording(path) or _is_database(path):
+        return "refold show {place} --store {recording}"
+    verb = (
+        "unpack {recording} --out runs.db"
+        if is_bundle(path) and _is_packed(path)
+        else "import {recording} --store runs.db"
+    )
+    return f"refold {verb}; refold show {{place}} --store runs.db"
 
 
 def load_log(path: Path, run: str = "") -> LoadedLog:
@@ -156,11 +196,29 @@ def families_of(runs: Iterable[RecordedRun]) -> list[LoadedLog]:
 
 def load_runs(path: Path) -> Iterator[RecordedRun]:
     """Yield the runs of a recording, a store, a bundle or a transcript, or of all of them in a folder."""
-    if path.is_dir():
-        for file in sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES and each.is_file()):
-            yield from load_runs(file)
-    elif is_recording(path):
-        yield from read_recording(path)
+    return (run for _, run in load_files(path))
+
+
+def load_files(path: Path) -> Iterator[tuple[Path, RecordedRun]]:
+    """Yield the runs of a file, or of all files in a folder, each with its file.
+
+    In a folder, files of other kinds are left out.
+    """
+    if not path.is_dir():
+        yield from ((path, run) for run in _load_file(path))
+        return
+    for file in sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES and each.is_file()):
+        try:
+            for run in _load_file(file):
+                yield file, run
+        except UnknownFormat:
+            continue
+
+
+def _load_file(path: Path) -> Iterator[RecordedRun]:
+    if is_recording(path):
+        READ.add(str(path))
+        yield from read_intact(path)
     elif is_bundle(path) and _is_packed(path):
         yield from _bundled(path)
     elif _is_database(path):
@@ -169,7 +227,7 @@ def load_runs(path: Path) -> Iterator[RecordedRun]:
         yield from _imported(path)
 
 
-_SUFFIXES = frozenset({".jsonl", ".db", ".zip", ".json", ".eval"})
+_SUFFIXES = frozenset({".jsonl", ".db", ".zip", ".json", ".eval", ".zst", ".gz"})
 
 
 class _Parent(msgspec.Struct):
@@ -206,13 +264,16 @@ def _stored(path: Path) -> Iterator[RecordedRun]:
             names = [name async for chunk in store.runs() for name, _ in chunk]
             return [await recorded_run(store, name) for name in names]
 
-    reading = read()
+    yield from _run_here(read())
+
+
+def _run_here(reading: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine over a store that reads in this thread and never waits."""
     try:
-        reading.send(None)  # the store reads in this thread and never waits
+        reading.send(None)
     except StopIteration as done:
-        found: list[RecordedRun] = done.value
-        yield from found
-        return
+        found: Result = done.value
+        return found
     raise AssertionError("a store that reads in the calling thread waited")
 
 

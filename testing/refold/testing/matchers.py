@@ -78,7 +78,12 @@ class Ignore(msgspec.Struct, frozen=True):
         return f"<{self.pattern}>" if self.pattern in PATTERNS else "<ignored>"
 
     def applies(self, message: str, name: str, field: str) -> bool:
-        """Return whether it applies to a field of a message with this role and tool name."""
+        """Return whether it applies to a field of a message with this role and tool name.
+
+        Descriptions and schemas of tools are compared in full, unless a matcher names that field.
+        """
+        if field in ("description", "schema") and self.field != field:
+            return False
         return self.message in ("", message, name) and self.field in ("", field)
 
     def replace(self, text: str) -> str:

@@ -12,8 +12,9 @@ from refold.testing.sessions import SESSION, Mode, Session, Unused
 pytest_plugins = ["refold.testing.coverage"]
 
 if TYPE_CHECKING:
-    from refold.testing.fixtures import RecordingFixture, RunFixture
+    from refold.testing.fixtures import RunFixture
     from refold.testing.freezing import Frozen
+    from refold.testing.recorded_cases import RecordingFixture
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,14 +85,28 @@ def _show(item: pytest.Item, found: pytest.ExceptionInfo[BaseException]) -> str:
     return f"{kind}{found.value}\n\n{place}: {str(entry.statement).strip()}"
 
 
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Remember that tests were left out."""
+    for item in items[:1]:
+        item.config.stash[SESSION].miss()
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Find unused recordings; a worker of pytest-xdist sends what it knows instead."""
     found = session.config.stash[SESSION]
+    if session.exitstatus != pytest.ExitCode.OK or _is_partial(session.config):
+        found.miss()
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["refold"] = found.as_data()
-    elif found.settle(session.config.invocation_params.args) and session.exitstatus == 0:
+    elif found.settle() and session.exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _is_partial(config: pytest.Config) -> bool:
+    """Return whether single tests were named, or only those that failed last time run."""
+    named = any("::" in str(argument) for argument in config.args)
+    return named or any(config.getoption(name, default=False) for name in ("lf", "stepwise"))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -120,7 +135,7 @@ def refold_run(request: pytest.FixtureRequest) -> "Iterator[RunFixture]":
 @pytest.fixture
 def refold_recording(request: pytest.FixtureRequest) -> "Iterator[RecordingFixture]":
     """Open a recording, a store, a bundle or a transcript: `refold_recording("incident.jsonl")`."""
-    from refold.testing.fixtures import RecordingFixture
+    from refold.testing.recorded_cases import RecordingFixture
 
     with RecordingFixture.of(request) as fixture:
         yield fixture

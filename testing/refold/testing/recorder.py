@@ -1,6 +1,6 @@
 """Recording: run an agent for real, so that the log is the same again if nothing changed."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from inspect import isawaitable
 from typing import Any
@@ -10,15 +10,14 @@ from msgspec.structs import replace
 
 from refold.engine.agent import Agent
 from refold.engine.clock import Maker
-from refold.engine.models.protocol import CallDelta, Delta, Model, ModelRequest, Reply
 from refold.engine.run import Run
 from refold.engine.runtime import Runtime
 from refold.engine.service import serve
-from refold.engine.tools.protocol import Tool
 from refold.engine.world import Work
 from refold.reducers import events as ev
 from refold.reducers.effects import RunTool
 from refold.reducers.errors import WrongUse
+from refold.reducers.secrets import Redactor
 from refold.store import open_memory
 from refold.store.protocol import Store
 from refold.store.recordings import RecordedRun, recorded_run
@@ -58,7 +57,7 @@ async def record(
         store: An empty store for the log, by default one in memory.
     """
     store = store or open_memory()
-    run = prepare(filtered(agent, before_record), task, run_id, before_record, options or {}).with_runtime(
+    run = prepare(filtered(agent, before_record), task, run_id, options or {}).with_runtime(
         lambda runtime: _steady(runtime, store), _anonymous
     )
     await drive(run, operator)
@@ -66,12 +65,10 @@ async def record(
     return [await recorded_run(store, name) for name in [run.id, *sorted(set(runs) - {run.id})]]
 
 
-def prepare(
-    agent: Agent, task: str, run_id: str, before_record: Sequence[Filter], options: Mapping[str, Any]
-) -> Run:
+def prepare(agent: Agent, task: str, run_id: str, options: Mapping[str, Any]) -> Run:
     """Return a run of the agent that has not begun, with a fixed seed."""
     settings: dict[str, Any] = {"seed": 1, **options, "run_id": run_id}
-    return agent.start(_apply(before_record, task), **settings)
+    return agent.start(task, **settings)
 
 
 async def drive(run: Run, operator: Operator | None) -> None:
@@ -90,64 +87,39 @@ async def drive(run: Run, operator: Operator | None) -> None:
 
 
 def filtered(agent: Agent, filters: Sequence[Filter]) -> Agent:
-    """Return the agent with filters on its system prompt, its model's texts and its tools' results."""
+    """Return the agent with filters on every text that its runs record, beside the redaction of secrets."""
     if not filters:
         return agent
     changed = copy(agent)
-    if agent.system is not None:
-        changed.system = _apply(filters, agent.system)
-    changed.model = FilteredModel(agent.model, filters)
-    changed.tools = {name: _filter_tool(tool, filters) for name, tool in agent.tools.items()}
+    known = agent.redactor
+    changed.redactor = FilteredRedactor(
+        values=known.values, patterns=known.patterns, known=known.known, filters=tuple(filters)
+    )
     return changed
 
 
-def _filter_tool(tool: Tool, filters: Sequence[Filter]) -> Tool:
-    before = tool.redact
+class FilteredRedactor(Redactor, frozen=True):
+    """A redactor that applies filters first: to texts, and to the JSON text of arguments."""
 
-    def redact(text: str) -> str:
-        return _apply(filters, text if before is None else before(text))
+    filters: tuple[Filter, ...] = ()
 
-    return replace(tool, redact=redact)
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do: never, with filters."""
+        return False
 
+    def text(self, text: str) -> str:
+        """Filter and redact a text."""
+        return Redactor.text(self, self._filter(text))
 
-def _apply(filters: Sequence[Filter], text: str) -> str:
-    for each in filters:
-        text = each(text)
-    return text
+    def json(self, text: str) -> str:
+        """Filter and redact JSON text."""
+        return Redactor.json(self, self._filter(text))
 
-
-class FilteredModel:
-    """A model whose responses pass through filters: their texts, and the texts of calls' arguments."""
-
-    def __init__(self, model: Model, filters: Sequence[Filter]) -> None:
-        self._model, self._filters = model, filters
-
-        self.name, self.priced = model.name, model.priced
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | Reply]:
-        """Stream the filtered response: its pieces are filtered one by one, the whole at the end."""
-        async for item in self._model.stream(request):
-            yield self._filter(item)
-
-    def _filter(self, item: Delta | Reply) -> Delta | Reply:
-        match item:
-            case Reply():
-                calls = tuple(
-                    replace(call, arguments=_apply(self._filters, call.arguments)) for call in item.calls
-                )
-                text, reasoning = _apply(self._filters, item.text), _apply(self._filters, item.reasoning)
-                return replace(item, text=text, reasoning=reasoning, calls=calls)
-            case CallDelta():
-                return replace(item, arguments=_apply(self._filters, item.arguments))
-            case _:
-                return replace(item, text=_apply(self._filters, item.text))
-
-    async def aclose(self) -> None:
-        """Close the model."""
-        await self._model.aclose()
+    def _filter(self, text: str) -> str:
+        for each in self.filters:
+            text = each(text)
+        return text
 
 
 def _steady(runtime: Runtime, store: Store) -> Runtime:
@@ -164,19 +136,19 @@ class _CallOrder:
     """Serves the calls of a batch so that they return in the order of the response."""
 
     def __init__(self) -> None:
-        self._running: dict[str, anyio.Event] = {}
+        self._running: dict[tuple[str, str], anyio.Event] = {}
 
     async def serve(self, work: Work) -> tuple[Maker, ...]:
         if not isinstance(work.effect, RunTool) or work.state.batch is None:
             return await serve(work)
-        call = work.effect.call
+        run, call = work.state.setup.run, work.effect.call
         ids = [each.id for each in work.state.batch.calls]
-        self._running[call] = done = anyio.Event()
+        self._running[run, call] = done = anyio.Event()
         try:
             made = await serve(work)
             for earlier in ids[: ids.index(call)]:
-                if earlier in self._running:
-                    await self._running[earlier].wait()
+                if (run, earlier) in self._running:
+                    await self._running[run, earlier].wait()
         finally:
             done.set()
         return made

@@ -1,18 +1,16 @@
 """Replays: today's agent driven by the facts of a recording, until its first difference."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import anyio
 import msgspec
 from msgspec.structs import replace
 
 from refold.engine.agent import Agent
-from refold.engine.children import reachable
-from refold.engine.models.protocol import ModelRequest
+from refold.engine.children import AgentTool
 from refold.engine.playback import Recording
 from refold.engine.run import Run
-from refold.engine.score import Watcher
 from refold.reducers import events as ev
 from refold.reducers.errors import MissingFact
 from refold.reducers.evolution import evolve
@@ -23,45 +21,13 @@ from refold.replay.whatif.verdict import LatestCalls
 from refold.store import open_memory
 from refold.testing.differences import (
     Difference,
-    changed_tools,
-    compare_manifests,
-    compare_policies,
-    compare_requests,
-    compare_starts,
-    compare_texts,
+    suggest_matcher,
 )
 from refold.testing.failures import BehaviourChanged, Evidence
+from refold.testing.lockstep import PATIENCE, Lockstep, Parted
 from refold.testing.matchers import Matchers
 from refold.testing.recorder import Filter, Operator, filtered, prepare
 from refold.testing.results import ObservedRun
-
-PATIENCE = 60.0
-"""Seconds after which a replay that makes no progress fails."""
-
-_PREDICTED = frozenset({"deadline", "until", "view"})
-"""Fields about the future: if they matter, a later event differs, too. `view` is a digest of the prompt and
-of the tools' code: the request itself is compared."""
-
-_MEASURED = frozenset(
-    {
-        "size",
-        "input_tokens",
-        "digest",
-        "tokens",
-        "tokens_before",
-        "tokens_after",
-        "before",
-        "instructions",
-    }
-)
-"""Fields that depend on the length of texts, which ignored parts change."""
-
-
-_DERIVED = frozenset({"size", "measured", "text", "version"})
-"""Fields that follow from others, shown only if nothing else differs."""
-
-_SHOWN = 2
-"""Fields of an event that are shown with both values."""
 
 
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,132 +54,6 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     changed_code: Sequence[str]
 
 
-class _Parted(Exception):
-    """The first difference. Raised through the engine, which it stops."""
-
-    def __init__(self, seq: int, event: ev.Event | None, differences: Sequence[Difference]) -> None:
-        super().__init__(seq, event, differences)
-        self.seq, self.event, self.differences = seq, event, differences
-
-
-class Lockstep(Watcher):
-    """Compares a replay with its recording, event by event and request by request."""
-
-    def __init__(self, recording: Recording, matchers: Matchers) -> None:
-        self.events: list[ev.Event] = []
-        self.causes: list[Difference] = []
-        self.drifts: list[Difference] = []
-        self.changed_code: list[str] = []
-        self._known, self._matchers = recording.events, matchers
-        self._requests = recording.requests()
-
-    def recorded(self, seq: int, event: ev.Event) -> None:
-        """Compare an event. Raises `_Parted`."""
-        known = self._known[seq - 1] if seq <= len(self._known) else None
-        if isinstance(event, ev.RunStarted) and isinstance(known, ev.RunStarted):
-            found = compare_starts(known, event, self._matchers)
-            self.causes += compare_policies(known.policy, event.policy)
-            self.causes += compare_manifests(known, event)
-            self.changed_code = changed_tools(known, event)
-        else:
-            found = list(self._compare(known, event))
-        if found:
-            raise _Parted(seq, event, found)
-        self.events.append(event)
-
-    def requested(self, request: ModelRequest) -> None:
-        """Compare a request with the recorded one. Raises `_Parted`."""
-        known, _ = next(self._requests)
-        if known != request and (found := list(compare_requests(known, request, self._matchers))):
-            raise _Parted(len(self.events), None, found)
-
-    def answered(self, *, given: bool) -> None:
-        """Raise `_Parted`: the recording does not contain what follows."""
-        what = "the operator answers, and the recording ends where the run waits"
-        if not given:
-            what = "the operator does not answer, and an answer was recorded"
-        raise _Parted(len(self.events), None, [Difference(what=what)])
-
-    def returned(self, recorded: ev.ToolReturned, live: ev.ToolReturned) -> None:
-        """Compare the result of a live tool, and note a difference."""
-        name = next(
-            (
-                call.name
-                for event in self.events
-                if isinstance(event, ev.ModelResponded)
-                for call in event.calls
-                if call.id == recorded.call
-            ),
-            "",
-        )
-        before, now = (
-            self._matchers.text(each.content.output if each.content else "", message="tool", name=name)
-            for each in (recorded, live)
-        )
-        where = f"{recorded.call} {name}"
-        if recorded.error != live.error:
-            one, other = (str(each.error or "no error") for each in (recorded, live))
-            self.drifts.append(
-                Difference(what="the error of a call differs", where=where, recorded=one, actual=other)
-            )
-        elif before != now:
-            self.drifts.append(compare_texts("the result of a call differs", where, before, now))
-
-    def _compare(self, known: ev.Event | None, event: ev.Event) -> Iterator[Difference]:
-        if known == event or isinstance(event, ev.StateDigested):
-            return
-        if known is None or type(known) is not type(event):
-            yield Difference(
-                what="another event follows",
-                recorded="the end of the recording" if known is None else ev.kind_of(known),
-                actual=ev.kind_of(event),
-            )
-            return
-        if isinstance(event, ev.ModelResponded | ev.ModelFailed | ev.ToolReturned | ev.SummaryReturned):
-            return  # a recorded fact: only measurements can differ
-        before, now = self._plain(known), self._plain(event)
-        fields = [field for field in {**before, **now} if before.get(field) != now.get(field)]
-        shown = [field for field in fields if field not in _DERIVED] or fields
-        for field in shown[:_SHOWN]:
-            yield Difference(
-                what=f"{ev.kind_of(event)}.{field} differs",
-                recorded=_text(before.get(field)),
-                actual=_text(now.get(field)),
-            )
-        if others := [field for field in fields if field not in shown[:_SHOWN]]:
-            yield Difference(what=f"fields that differ as well: {', '.join(others)}")
-
-    def _plain(self, event: ev.Event) -> dict[str, Any]:
-        fields: dict[str, Any] = msgspec.to_builtins(event)
-        left_out = _PREDICTED | (_MEASURED if self._matchers.used else frozenset[str]())
-        if isinstance(event, ev.Fact):
-            left_out |= {"at", "size", "digest"}
-        elif "texts" in cast("dict[str, Any]", fields.get("content") or {}):
-            left_out |= {"content"}  # the policy's own texts; the prompt is compared with the next request
-        return {
-            key: self._without_measures(value, key) for key, value in fields.items() if key not in left_out
-        }
-
-    def _without_measures(self, value: Any, key: str) -> Any:
-        if isinstance(value, str):
-            return self._matchers.arguments(value) if key == "arguments" else self._matchers.text(value)
-        if isinstance(value, list | tuple):
-            return [self._without_measures(each, key) for each in cast("Sequence[Any]", value)]
-        if isinstance(value, dict):
-            entries = cast("dict[str, Any]", value).items()
-            left_out = _MEASURED if self._matchers.used else ()
-            return {
-                name: self._without_measures(each, key if key == "arguments" else name)
-                for name, each in entries
-                if name not in left_out
-            }
-        return value
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
 async def replay(recordings: Sequence[Recording], agent: Agent, task: str, how: ReplayOptions) -> Replayed:
     """Drive today's agent by a recording, and then the agents of its child runs by theirs.
 
@@ -232,19 +72,31 @@ async def replay(recordings: Sequence[Recording], agent: Agent, task: str, how: 
     """
     first, *children = recordings
     changed = filtered(agent, how.before_record)
-    run = prepare(changed, task, first.run, how.before_record, {**how.start, "seed": first.opening.seed})
+    run = prepare(changed, task, first.run, {**how.start, "seed": first.opening.seed})
     replayed = await _compare(first, run, changed, how)
-    agents = {each.name: each for each in reachable(agent)}
-    for child in children:
-        await _compare_child(child, first, agents, replace(how, live_tools=False, operator=None))
+    known = {first.run: (first, agent)}
+    waiting = list(children)
+    while waiting:  # a run comes after the one that started it, in any order of ids
+        ready = [each for each in waiting if each.opening.parent and each.opening.parent.run in known]
+        if not ready:
+            names = ", ".join(each.run for each in waiting)
+            raise BehaviourChanged(
+                replace(how.evidence, what=f"child runs without a recorded parent: {names}")
+            )
+        for child in ready:
+            assert child.opening.parent is not None
+            parent, owner = known[child.opening.parent.run]
+            found = await _compare_child(child, parent, owner, replace(how, live_tools=False, operator=None))
+            known[child.run] = child, found
+        waiting = [each for each in waiting if each not in ready]
     return replayed
 
 
 async def _compare(recording: Recording, run: Run, agent: Agent, how: ReplayOptions) -> Replayed:
     watcher = Lockstep(recording, how.matchers)
-    parted: _Parted | None = None
+    parted: Parted | None = None
     try:
-        with anyio.fail_after(None if how.live_tools else PATIENCE):
+        with anyio.fail_after(None if how.live_tools else PATIENCE) as watcher.scope:
             await recording.replay(
                 run,
                 open_memory(),
@@ -253,14 +105,14 @@ async def _compare(recording: Recording, run: Run, agent: Agent, how: ReplayOpti
                 live_tools=how.live_tools,
                 operator=how.operator,
             )
-    except _Parted as error:
+    except Parted as error:
         parted = error
     except MissingFact as error:
         if len(watcher.events) < len(recording.events):
-            parted = _Parted(len(watcher.events), None, [Difference(what=str(error))])
+            parted = Parted(len(watcher.events), None, [Difference(what=str(error))])
     except TimeoutError:
         what = f"the replay made no progress for {PATIENCE:g} s"
-        parted = _Parted(len(watcher.events), None, [Difference(what=what)])
+        parted = Parted(len(watcher.events), None, [Difference(what=what)])
     if parted is not None:
         raise BehaviourChanged(_explain(recording, watcher, parted, how.evidence))
     if watcher.drifts:
@@ -269,27 +121,32 @@ async def _compare(recording: Recording, run: Run, agent: Agent, how: ReplayOpti
             what="the tools do not return what was recorded",
             differences=watcher.drifts,
             changed_code=watcher.changed_code,
-            more=f"refold show {recording.run} --store {how.evidence.recording}",
+            more=how.evidence.show(f"{recording.run}"),
         )
         raise BehaviourChanged(found)
     return Replayed(run=ObservedRun(watcher.events, agent.registry), changed_code=watcher.changed_code)
 
 
-async def _compare_child(
-    child: Recording, parent: Recording, agents: Mapping[str, Agent], how: ReplayOptions
-) -> None:
+async def _compare_child(child: Recording, parent: Recording, owner: Agent, how: ReplayOptions) -> Agent:
+    """Compare the agent that a call of the parent starts, and return it. Raises `BehaviourChanged`."""
     opening = child.opening
-    agent = agents.get(opening.agent)
-    if agent is None:
+    call = opening.parent.call if opening.parent else ""
+    named = next(
+        (each.name for each in ObservedRun(parent.events, owner.registry).calls if each.id == call), ""
+    )
+    tool = owner.tools.get(named)
+    if not isinstance(tool, AgentTool):
         what = f"the agent {opening.agent!r} of child run {child.run} no longer exists"
         raise BehaviourChanged(replace(how.evidence, what=what))
+    agent: Agent = tool.owner
     task = next((each.text for each in reversed(opening.content.messages)), "") if opening.content else ""
-    state = _state_at_call(parent, opening.parent.call if opening.parent else "", agent)
-    run = prepare(agent, task, child.run, (), {"seed": opening.seed}).with_runtime(
+    state = _state_at_call(parent, call, owner)
+    run = prepare(filtered(agent, how.before_record), task, child.run, {"seed": opening.seed}).with_runtime(
         lambda runtime: runtime,
         lambda fact: replace(fact, policy=limit_child_policy(agent.policy, state)),
     )
     await _compare(child, run, agent, how)
+    return agent
 
 
 def _state_at_call(parent: Recording, call: str, agent: Agent) -> RunState:
@@ -301,7 +158,7 @@ def _state_at_call(parent: Recording, call: str, agent: Agent) -> RunState:
     return state
 
 
-def _explain(recording: Recording, watcher: Lockstep, parted: _Parted, evidence: Evidence) -> Evidence:
+def _explain(recording: Recording, watcher: Lockstep, parted: Parted, evidence: Evidence) -> Evidence:
     seq = max(parted.seq, 1)
     known = recording.events[seq - 1] if seq <= len(recording.events) else None
     kinds = parted.event is not None and not isinstance(parted.event, ev.RunStarted)
@@ -316,13 +173,14 @@ def _explain(recording: Recording, watcher: Lockstep, parted: _Parted, evidence:
         actual=_describe(parted.event) if kinds else "",
         reason=_reason(watcher, parted.event),
         differences=_shown(parted),
-        causes=watcher.causes,
+        causes=watcher.causes if kinds else (),
+        hint=suggest_matcher(parted.differences),
         changed_code=watcher.changed_code,
-        more=f"refold show {recording.run}@e{seq} --store {evidence.recording}",
+        more=evidence.show(f"{recording.run}@e{seq}"),
     )
 
 
-def _shown(parted: _Parted) -> Sequence[Difference]:
+def _shown(parted: Parted) -> Sequence[Difference]:
     """Leave out that another event follows: both events are described."""
     return [each for each in parted.differences if not each.what.startswith("another event")]
 

@@ -1,10 +1,12 @@
 """Refusal of network requests: while it is on, only connections to this machine are possible.
 
 An audit hook sees every connection and every name lookup that uses Python's sockets.
-Subprocesses and libraries with an event loop in C (uvloop) are not seen.
+Subprocesses, libraries with an event loop in C (uvloop), connections that are open already, and a proxy on
+this machine are not seen.
 """
 
 import ipaddress
+import socket
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from refold.reducers.errors import RefoldError
 
 _LOOKUPS = frozenset({"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"})
 _SENDS = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
+_INTERNET = frozenset({socket.AF_INET, socket.AF_INET6})
 _HERE = frozenset({"", "localhost", "localhost.localdomain", "ip6-localhost"})
 
 
@@ -45,10 +48,9 @@ class _Guard:
             return
         if event in _LOOKUPS:
             self._check(args[0])
-        elif event in _SENDS and args[1] is not None:
-            address: Any = args[1]
-            if not isinstance(address, str | bytes):  # a Unix socket's address is a path
-                self._check(address[0])
+        # A Unix socket's address is a path.
+        elif event in _SENDS and args[1] is not None and args[0].family in _INTERNET:
+            self._check(args[1][0])
 
     def _check(self, host: object) -> None:
         if not _is_here(host):
@@ -64,12 +66,15 @@ def _is_here(host: object) -> bool:
     if host is None:
         return True
     name = host.decode(errors="replace") if isinstance(host, bytes) else str(host)
-    if name.lower() in _HERE:
+    name = name.lower().rstrip(".")
+    if name in _HERE or name.endswith(".localhost") or name == socket.gethostname().lower():
         return True
     try:
         address = ipaddress.ip_address(name.split("%")[0])
     except ValueError:
-        return False
+        return name.startswith("127.") and name.replace(".", "").isdecimal()
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
     return address.is_loopback or address.is_unspecified
 
 

@@ -1,5 +1,6 @@
 """Observed runs: what a run did, in the words that a test asserts."""
 
+import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from refold.reducers.state import NEW, RunState
 from refold.reducers.vocabulary import Unknown
 
 _SHOWN = 200
+_NEVER_RAN = ("bad_arguments", "unknown_tool", "cancelled", "in_doubt")
 
 
 class ObservedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +29,8 @@ class ObservedCall(msgspec.Struct, frozen=True, kw_only=True):
 
     `arguments` are the parsed arguments with which it ran, after an approver's edit; None if they are no JSON
     object or erased. `turn` and `seq` are those of the response that requested it. `output` is the text that
-    the model got, None if there is none yet. `error` is the error's code, "" for none. `refused` says who
+    the model got, None if there is none yet. `error` is the error's code, "" for none. `approved` names the
+    operator or approver who approved the call, or edited it; "" without an approval. `refused` says who
     refused the call and why, "" if it was not refused.
     """
 
@@ -38,7 +41,13 @@ class ObservedCall(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     output: str | None = None
     error: str = ""
+    approved: str = ""
     refused: str = ""
+
+    @property
+    def ran(self) -> bool:
+        """Whether the tool ran to an end: the call was neither refused, pending, invalid nor cut off."""
+        return self.output is not None and not self.refused and self.error not in _NEVER_RAN
 
     def __str__(self) -> str:
         """Return one line: `c1 pay {"cents": 30}, turn 1`."""
@@ -108,10 +117,12 @@ class ExpectedCall:
 
     def once(self) -> ObservedCall:
         """Return the only such call. Raises `AssertionError` if there are several."""
+        __tracebackhide__ = True
         return self.times(1)[0]
 
     def times(self, count: int) -> Calls:
         """Return the calls. Raises `AssertionError` if there are not `count` of them."""
+        __tracebackhide__ = True
         if len(self.calls) != count:
             raise AssertionError(f"expected {self._wanted} {_times(count)}, got {_listing(self.calls)}")
         return self.calls
@@ -122,6 +133,7 @@ class ExpectedCall:
         Raises:
             AssertionError: A call of the other tool came first, or that tool was never called.
         """
+        __tracebackhide__ = True
         others = self._every(name)
         if not others:
             raise AssertionError(f"expected {self._wanted} before a call of {name}, which was never called")
@@ -165,6 +177,15 @@ class ObservedRun:
         """The code of the last change of state, such as `end_turn` or `max_steps`."""
         changes = (event for event in reversed(self.events) if isinstance(event, ev.StateChanged))
         return next((change.code for change in changes), "")
+
+    @property
+    def reason(self) -> str:
+        """Why the state changed last, with the error of the provider if a request failed."""
+        changes = (event for event in reversed(self.events) if isinstance(event, ev.StateChanged))
+        why = next((change.reason for change in changes), "")
+        failed = [event for event in self.events if isinstance(event, ev.ModelFailed) and event.content]
+        error = failed[-1].content.message if self.state.failed and failed and failed[-1].content else ""
+        return f"{why}: {error}" if error else why
 
     @property
     def text(self) -> str:
@@ -211,8 +232,10 @@ class ObservedRun:
         Raises:
             AssertionError: There is no such call. The message names the argument that differs.
         """
+        __tracebackhide__ = True
         wanted = f"{name}({', '.join(f'{key}={_shown(value)}' for key, value in arguments.items())})"
-        named = Calls([call for call in self.calls(name) if not call.refused])
+        self._check_name(name, arguments)
+        named = Calls([call for call in self.calls(name) if call.ran])
         found = Calls([call for call in named if not list(_mismatches(call, arguments))])
         if not found:
             raise AssertionError(f"expected a call of {wanted}, got {self._explain(name, named, arguments)}")
@@ -220,10 +243,33 @@ class ObservedRun:
 
     def expect_no_call(self, name: str, /, **arguments: Any) -> None:
         """Check that no call of a tool with these arguments ran. Raises `AssertionError`."""
+        __tracebackhide__ = True
+        self._check_name(name, arguments)
         named = [call for call in self.calls(name) if not call.refused]
         found = [call for call in named if not list(_mismatches(call, arguments))]
         if found:
             raise AssertionError(f"expected no call of {name}, got {_listing(found)}")
+
+    def _check_name(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Raise `WrongUse` for a tool or argument that the run never offered: such a test could not fail."""
+        offered = {tool.name: tool for tool in self._state.setup.tools}
+        if not offered or name in self.calls.names:
+            known = offered.get(name)
+        elif name not in offered:
+            near = difflib.get_close_matches(name, offered, 1)
+            meant = f" (did you mean {near[0]!r}?)" if near else ""
+            raise WrongUse(f"no tool {name!r} was offered{meant}; offered: {', '.join(offered)}")
+        else:
+            known = offered[name]
+        schema: dict[str, Any] = msgspec.json.decode(known.schema) if known else {}
+        properties: dict[str, Any] = schema.get("properties", {})
+        if not properties:
+            return
+        for key in arguments:
+            if key not in properties:
+                near = difflib.get_close_matches(key, properties, 1)
+                meant = f" (did you mean {near[0]!r}?)" if near else ""
+                raise WrongUse(f"tool {name}: no argument {key!r}{meant}; it takes {', '.join(properties)}")
 
     def __repr__(self) -> str:
         """Return one line: `<ObservedRun refund COMPLETED (end_turn), 2 turns, calls: refund>`."""
@@ -285,12 +331,8 @@ def _read_calls(events: Sequence[Event]) -> Iterator[ObservedCall]:
                     calls[call.id] = {
                         "id": call.id, "name": call.name, "arguments": _parsed(text), "turn": turn, "seq": seq,
                     }  # fmt: skip
-            case ev.ApprovalAnswered(by=by, answers=answers, content=edits):
-                for edited, text in (edits.arguments if edits else {}).items():
-                    calls[edited]["arguments"] = _parsed(text)
-                for answer in answers:
-                    if answer.decision in ("reject", "terminate"):
-                        calls[answer.call]["refused"] = f"rejected by {by}"
+            case ev.ApprovalAnswered():
+                _apply_answers(event, calls)
             case ev.CallRefused(call=call) if call in calls:
                 calls[call]["refused"] = calls[call].get("refused") or _refusal(event)
             case ev.ToolReturned(call=call) if call in calls and Unknown.RESULT not in event.unknown:
@@ -301,6 +343,19 @@ def _read_calls(events: Sequence[Event]) -> Iterator[ObservedCall]:
             case _:
                 pass
     return (ObservedCall(**fields) for fields in calls.values())
+
+
+def _apply_answers(event: ev.ApprovalAnswered, calls: Mapping[str, dict[str, Any]]) -> None:
+    for call, text in (event.content.arguments if event.content else {}).items():
+        calls[call]["arguments"] = _parsed(text)
+    for answer in event.answers:
+        if answer.decision in ("reject", "terminate"):
+            calls[answer.call]["refused"] = f"rejected by {event.by}"
+        elif answer.decision != "escalate":
+            calls[answer.call]["approved"] = f"{_APPROVED[answer.decision]} by {event.by}"
+
+
+_APPROVED = {"approve": "approved", "edit": "edited"}
 
 
 def _refusal(event: ev.CallRefused) -> str:

@@ -17,6 +17,7 @@ from refold.engine.arguments import text as expected_text
 from refold.engine.arguments import wrong_value
 from refold.engine.tasks import in_event_loop
 from refold.reducers.errors import WrongUse
+from refold.testing.requests import forbid_requests
 from refold.testing.simulation.effects import Ledger
 from refold.testing.simulation.faults import STORE, Fault, Point, draw_swarm
 from refold.testing.simulation.plan import Plan
@@ -117,7 +118,7 @@ def simulate(
     )
     report = Report(_describe_call(make, world, task, model, answer, check))
     begun = time.perf_counter()
-    with _warnings_once():
+    with _warnings_once(), forbid_requests() as refused:
         try:
             if schedule is not None:
                 _play_one(report, subject, Plan.parse(expected_text(schedule, "schedule")))
@@ -126,6 +127,10 @@ def simulate(
                 _play_seeds(report, subject, _list_seeds(seeds), until)
         finally:
             subject.memory.restore()
+    report.touched = subject.touched
+    if refused:
+        hosts = ", ".join(sorted(set(refused)))
+        raise WrongUse(f"the simulated agent tried to reach {hosts}: give its tools fakes of these services")
     return report
 
 
@@ -191,7 +196,10 @@ def _list_seeds(seeds: object) -> Iterable[int]:
         return range(seeds)
     if isinstance(seeds, int | str) or not isinstance(seeds, Iterable):
         raise wrong_value("seeds", "a number of seeds from 1, or the seeds", seeds)
-    return cast("Iterable[int]", seeds)
+    listed = tuple(cast("Iterable[int]", seeds))
+    if not listed:
+        raise wrong_value("seeds", "at least one seed", listed)
+    return listed
 
 
 Choice = TypeVar("Choice", bound=str)

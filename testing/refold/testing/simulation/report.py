@@ -67,6 +67,7 @@ class Report(msgspec.Struct):
         failure: the first failure.
         trace: the steps of the schedule, if one schedule was requested.
         seconds: real seconds that all schedules took.
+        touched: whether a schedule changed its outside world.
     """
 
     call: str
@@ -80,6 +81,7 @@ class Report(msgspec.Struct):
     failure: Failure | None = None
     trace: list[str] = []
     seconds: float = 0.0
+    touched: bool = True
 
     @property
     def ok(self) -> bool:
@@ -124,6 +126,8 @@ class Report(msgspec.Struct):
         if self.failure is not None:
             lines += [*self._found(), f"play again: {self.call[:-1]}, schedule={self.schedule!r})"]
         lines += ["", *_table(self.tools), ""]
+        if not self.touched:
+            lines.append("the outside world never changed: effects of the tools were not checked")
         lines.append(f"fired: {_list_counts(self.fired)}")
         if self.never_fired:
             lines.append(f"never fired: {', '.join(self.never_fired)}")

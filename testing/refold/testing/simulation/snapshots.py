@@ -51,7 +51,8 @@ def _fields_of(value: object) -> dict[str, object] | None:
     slots = (
         name
         for kind in type(value).__mro__
-        for name in _names(getattr(kind, "__slots__", ()) or getattr(kind, "__struct_fields__", ()))
+        for name in _names(kind.__dict__.get("__slots__", ()))
+        or _names(getattr(kind, "__struct_fields__", ()))
     )
     found = {
         name: getattr(value, name) for name in slots if hasattr(value, name) and not name.startswith("__")
@@ -60,8 +61,11 @@ def _fields_of(value: object) -> dict[str, object] | None:
     return found or None
 
 
-def _names(slots: str | Iterable[str]) -> Iterable[str]:
-    return (slots,) if isinstance(slots, str) else slots
+def _names(slots: object) -> Iterable[str]:
+    """Return the names in `__slots__`: a text, or names; of some types it is neither."""
+    if isinstance(slots, str):
+        return (slots,)
+    return cast("Iterable[str]", slots) if isinstance(slots, tuple | list) else ()
 
 
 def compare_states(before: str, after: str) -> str:

@@ -72,12 +72,16 @@ class Subject:
         self._answer: Answer = answer
         self.memory = ProcessMemory()
         self._processes: list[Process] = []
+        self._first = ""
+        self.touched = False  # whether any schedule changed its outside world
 
     def make_state(self) -> object:
         """Make the outside world of a new schedule."""
         self.memory.restore()
         self._processes = []
-        return self._make_world()
+        state = self._make_world()
+        self._first = describe_state(state)
+        return state
 
     def make_agents(self, process: Process) -> Mapping[str, Agent]:
         """Make the agents of a new process by the user's function, with simulated models, tools and store."""
@@ -142,10 +146,13 @@ class Subject:
         if isinstance(world.state, Ledger):
             for text in world.state.violations():
                 world.violate(ViolationKind.REPEATED_EFFECT, text)
+        self.touched = self.touched or describe_state(world.state) != self._first
         if self._check is None:
             return
         try:
             found = self._check(world.state)
+            if isinstance(found, bool):
+                raise wrong_value("check", "None, or a sentence for each violation; or use `assert`", found)
             texts = [found] if isinstance(found, str) else list(found or ())
         except AssertionError as error:
             texts = [str(error).partition("\n")[0] or "an assertion of the check failed"]
