@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import copy_context
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import trio
 
@@ -151,7 +151,7 @@ class Subject:
             return
         try:
             found = self._check(world.state)
-            if isinstance(found, bool):
+            if type(cast("object", found)) is bool:
                 raise wrong_value("check", "None, or a sentence for each violation; or use `assert`", found)
             texts = [found] if isinstance(found, str) else list(found or ())
         except AssertionError as error:
