@@ -47,16 +47,16 @@ def test_a_failure_prints_the_violation_and_the_call_that_plays_it_again() -> No
 
 
 FAILURE = """
-simulated 1 schedule, 23 events (no time): repeated_effect: run r call c2: pay happened more than once
+simulated 1 schedule, 26 events (no time): not_idempotent: tool pay is declared idempotent, but a second execution of call c2 with the same key changed the world: before …89d6697', name='pay', run='r')], _epochs={{}}), after …89d6697', name='pay', run='r'), Effect(call='c2', key='d530f…
+also: repeated_effect: run r call c2: pay happened more than once
 found by seed 11, and shrunk from {found} deviations to 1
-play again: simulate(make_agent, task='Pay the bills.', schedule='seed=0 kill:await:2')
+play again: simulate(make_agent, task='Pay the bills.', schedule='seed=0 twice:rerun:2')
 
 tool  calls  executions  repeated  lost  in doubt
 look      1           1         0     0         0
-pay       2           3         1     1         0
+pay       2           8         6     4         0
 
-fired: stop 1, twice 2
-never fired: fail:act, stop:act
+fired: fail 1, stop 4, twice 2
 """
 
 
@@ -80,7 +80,7 @@ CLEAN = """
 simulated 12 schedules, 129 events (24 schedules/s): no violation
 
 tool  calls  executions  repeated  lost  in doubt
-pay      12          17         5     5         0
+pay      12          19         7     5         0
 
 fired: back 2, fail 2, forth 1, hang 2, kill 4, late 2, pause 3, stop 2, twice 2
 never fired: cancel:await, cancel:send, fail:act, hang:send, kill:act, kill:await, stop:act
