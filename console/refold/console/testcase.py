@@ -1,12 +1,16 @@
 """`refold testcase`: recorded runs as regression tests."""
 
+import importlib
+import os
 import re
 import shlex
+import sys
 import textwrap
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack
+from keyword import iskeyword
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -15,12 +19,15 @@ from refold.console.addresses import is_path
 from refold.console.locations import StorePlace
 from refold.console.options import argument, new_file, option
 from refold.console.screen import Screen, note
+from refold.engine import Agent
+from refold.engine.models.lookup import OFFLINE
 from refold.reducers.errors import WrongUse
 from refold.reducers.events import ChildEnded
 from refold.replay import events, figures
 from refold.store.files import write_atomically
 from refold.store.protocol import Store, UnknownRun
 from refold.store.recordings import RecordedRun, encode_recording, recorded_run
+from refold.testing.comparing import find_change, make_agent, resolve_agent
 from refold.testing.loaded_logs import LoadedLog, families_of, load_runs
 from refold.testing.places import recordings_of
 
@@ -44,11 +51,14 @@ decision that no longer follows from the recorded facts."""
 _AGENT_SAYS = """\
 Responses and results come from the recordings: no model, tool or network is used. Each test fails at the first
 prompt, call or decision in which the agent differs from its recording."""
-_AGENT = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)", re.ASCII)
 
 
 class TestOfRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One test. `played`: it also plays the run through the engine, else `why` not. `passes`: now."""
+    """One test. `played`: it also plays the run through the engine, else `why` not.
+
+    `differs`: the first difference of the agent, "" for none. `passes`: the log is intact, and its decisions
+    follow from its facts.
+    """
 
     run: str
     test: str
@@ -56,6 +66,7 @@ class TestOfRun(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     played: bool
     why: str
+    differs: str = ""
     passes: bool
 
 
@@ -90,15 +101,14 @@ async def testcase_command(
     Exit code 1 if a test fails now.
     """
     _check_file(file)
-    if agent is not None and not _AGENT.fullmatch(agent):
-        raise WrongUse(f"--agent {agent!r}: expected module:name, as in shop.desk:make_agent")
+    made = None if agent is None else await _load_agent(agent)
     logs = [each async for each in _read_all(place, runs)]
     names = _name_tests(logs)
-    tests = [await _judge(log, name, file) for log, name in zip(logs, names, strict=True)]
+    tests = [await _judge(log, name, file, made) for log, name in zip(logs, names, strict=True)]
     _write(file, logs, tests, agent)
     done = Testcase(file=str(file), tests=tuple(tests))
-    screen.result(done, lambda: _tell(screen, done, place))
-    return 0 if all(each.passes for each in tests) else 1
+    screen.result(done, lambda: _tell(screen, done, place, agent))
+    return 0 if all(each.passes and not each.differs for each in tests) else 1
 
 
 def _check_file(file: Path) -> None:
@@ -111,7 +121,7 @@ def _check_file(file: Path) -> None:
 
 
 async def _read_all(place: StorePlace, typed: Sequence[str]) -> AsyncIterator[LoadedLog]:
-    paths = [each for each in typed if is_path(each)]
+    paths = [each for each in typed if is_path(each) or os.path.lexists(each)]  # noqa: ASYNC240
     for each in paths:
         path = locations.expand_home(Path(each))
         if not path.exists():
@@ -158,7 +168,25 @@ def _name_tests(logs: Sequence[LoadedLog]) -> list[str]:
     return names
 
 
-async def _judge(log: LoadedLog, name: str, file: Path) -> TestOfRun:
+async def _load_agent(named: str) -> Agent:
+    """Import an agent, or the function that makes it. Raises `WrongUse` with the place."""
+    module, colon, name = named.partition(":")
+    if not colon or not all(
+        part.isidentifier() and not iskeyword(part) for part in (*module.split("."), name)
+    ):
+        raise WrongUse(f"--agent {named!r}: expected module:name, as in shop.desk:make_agent")
+    sys.path.insert(0, os.getcwd())  # where pytest's rootdir usually is
+    os.environ.setdefault(OFFLINE, "1")
+    try:
+        found: object = getattr(importlib.import_module(module), name)
+        return await resolve_agent(make_agent(cast("Any", found)))
+    except Exception as error:
+        raise WrongUse(f"--agent {named!r}: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(os.getcwd())
+
+
+async def _judge(log: LoadedLog, name: str, file: Path, agent: Agent | None) -> TestOfRun:
     first = log.runs[0]
     problem = await log.check(played=False)
     why = "its audit is not clean" if problem else await log.play()
@@ -170,6 +198,7 @@ async def _judge(log: LoadedLog, name: str, file: Path) -> TestOfRun:
         events=len(first.records),
         played=not why,
         why=why,
+        differs="" if agent is None or problem else await find_change(log, agent),
         passes=not problem,
     )
 
@@ -208,11 +237,14 @@ def _lines(tests: Sequence[TestOfRun], agent: str | None) -> Iterator[str]:
         )
 
 
-def _tell(screen: Screen, done: Testcase, place: StorePlace) -> None:
+def _tell(screen: Screen, done: Testcase, place: StorePlace, agent: str | None) -> None:
     for test in done.tests:
         count = figures.quantity(test.events, "event")
-        screen.say(f"{done.file}: {test.test} replays run {test.run}, {count}, from {test.recording}")
-        if not test.played:
+        verb = "replays" if agent is None else f"compares {agent} with"
+        screen.say(f"{done.file}: {test.test} {verb} run {test.run}, {count}, from {test.recording}")
+        if test.differs:
+            note(f"the test fails now: {test.differs}")
+        if agent is None and not test.played:
             why = f"the test audits the log, but does not play it through the live engine: {test.why}"
             note(textwrap.shorten(why, 300))
         if not test.passes:

@@ -161,7 +161,13 @@ class Recording:
         results = RecordedTools(
             self.run, [tool.manifest for tool in tools.values()], self._asked_arguments(), self._results
         )
-        score = self._score(tools if live_tools else {tool.name: tool for tool in results.tools})
+        # A live child agent would ask its model; its run is compared with its own recording.
+        score = self._score(
+            {
+                each.name: tools[each.name] if live_tools and not each.manifest.agent else each
+                for each in results.tools
+            }
+        )
         score.live_tools, score.operator = live_tools, operator
 
         def play(runtime: Runtime) -> Runtime:

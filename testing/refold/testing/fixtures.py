@@ -3,10 +3,9 @@
 import difflib
 import os
 import shlex
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -16,18 +15,17 @@ from msgspec.structs import replace
 
 from refold.engine import arguments
 from refold.engine.agent import Agent
-from refold.engine.playback import Recording
 from refold.engine.tasks import in_event_loop
 from refold.reducers.errors import WrongUse
 from refold.reducers.machine import TERMINAL
 from refold.store.recordings import write_recording
+from refold.testing.comparing import GivenAgent, compare, make_agent, resolve_agent
 from refold.testing.failures import Evidence
-from refold.testing.live import compare_live
 from refold.testing.loaded_logs import read_intact, recording_of
 from refold.testing.matchers import Ignored, Matchers
 from refold.testing.places import recordings_of
 from refold.testing.recorder import Filter, Operator, record
-from refold.testing.replays import Replayed, ReplayOptions, replay
+from refold.testing.replays import ReplayOptions
 from refold.testing.requests import allow_requests, forbid_requests
 from refold.testing.results import ObservedRun
 from refold.testing.sessions import NUMBER, SESSION, Mode, Session, name_test
@@ -35,8 +33,6 @@ from refold.testing.sessions import NUMBER, SESSION, Mode, Session, name_test
 Live = Literal["", "tools", "model", "all"]
 """What runs for real in a replay: nothing, the tools, the model, or both."""
 
-GivenAgent = Agent | Awaitable[Agent] | Callable[[], Agent | Awaitable[Agent]]
-"""An agent, or a function that makes one, async or not."""
 
 _START = ("messages", "labels", "environment")
 _PROVIDER = "provider:"
@@ -263,30 +259,6 @@ class RunFixture(Fixture):
             f"\n  record    {self.command} --refold-record=missing",
             pytrace=False,
         )
-
-
-def make_agent(agent: GivenAgent) -> GivenAgent:
-    """Return an agent, or what a function makes: an agent, or an awaitable of one."""
-    return agent() if callable(agent) else agent
-
-
-async def resolve_agent(made: GivenAgent) -> Agent:
-    """Return an agent that may have to be awaited. Raises `WrongUse` for anything else."""
-    found: object = await made if isawaitable(made) else made
-    if not isinstance(found, Agent):
-        raise arguments.wrong_value("agent", "an Agent, or a function that returns one", found)
-    return found
-
-
-async def compare(recordings: Sequence[Recording], agent: Agent, task: str, how: ReplayOptions) -> Replayed:
-    """Compare an agent with a recording, in lockstep or, with a live model, by its calls."""
-    __tracebackhide__ = True
-    if not (how.live_model or how.live_tools):
-        return await replay(recordings, agent, task, how)
-    with allow_requests():
-        if how.live_model:
-            return await compare_live(recordings[0], agent, task, how)
-        return await replay(recordings, agent, task, how)
 
 
 def _list(ignore: Iterable[Ignored]) -> list[Ignored]:

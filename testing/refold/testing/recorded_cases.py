@@ -10,12 +10,10 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from refold.engine.agent import Agent
-from refold.engine.playback import Recording
 from refold.engine.tasks import in_event_loop
-from refold.reducers.errors import MissingFact, WrongUse
-from refold.reducers.messages import Message
-from refold.testing.fixtures import Fixture, GivenAgent, Live, compare, make_agent, resolve_agent
+from refold.reducers.errors import WrongUse
+from refold.testing.comparing import GivenAgent, compare_log, make_agent, resolve_agent
+from refold.testing.fixtures import Fixture, Live
 from refold.testing.loaded_logs import LoadedLog, how_to_show, load_log
 from refold.testing.matchers import Ignored
 from refold.testing.places import recordings_of
@@ -120,17 +118,9 @@ class RecordedCase:
         made = await resolve_agent(make_agent(agent))
         how = self._fixture.options(self.path, ignore, live, operator, options)
         how = replace(how, evidence=replace(how.evidence, shown_by=how_to_show(self.path)))
-        if self._log.imported:
-            from refold.testing.imported import compare_imported
-
-            with allow_requests() if how.live_tools else nullcontext():
-                unproved = await compare_imported(self._log, made, how)
-            self._fixture.session.note_unproved(self.path, unproved)
-            return self._run
-        first = self._log.recordings[0]
-        task, earlier = _task_of(first, made)
-        how = replace(how, start={"messages": earlier, **options})
-        return (await compare(self._log.recordings, made, task, how)).run
+        found, unproved = await compare_log(self._log, made, replace(how, start=options))
+        self._fixture.session.note_unproved(self.path, unproved)
+        return found
 
     def replays(self, *, played: bool = True) -> ObservedRun:
         """Check that the log is intact and that every decision follows from its facts, and return the run.
@@ -149,19 +139,6 @@ class RecordedCase:
         if problem:
             pytest.fail(f"{self._fixture.shown(self.path)}: {problem}", pytrace=False)
         return self.run
-
-
-def _task_of(recording: Recording, agent: Agent) -> tuple[str, list[Message]]:
-    """Return the recorded task, and the messages before it without the agent's own system prompt."""
-    opening = recording.opening
-    if opening.content is None:
-        raise MissingFact(recording.run, "the payload of its first event was erased")
-    messages = list(opening.content.messages)
-    if agent.system is not None and messages and messages[0].role == "system":
-        del messages[0]
-    if not messages:
-        raise MissingFact(recording.run, "its first event has no task")
-    return messages[-1].text, messages[:-1]
 
 
 def _find(path: Path, item: pytest.Item) -> Path:

@@ -16,7 +16,7 @@ from refold.reducers.errors import Complaint
 from refold.reducers.guards.arguments import UNKNOWN_ARGUMENTS, UNSEARCHABLE, Arguments, convert_guard
 from refold.reducers.guards.permissions import Permissions
 from refold.reducers.machine import SUCCESSFUL
-from refold.reducers.patterns import rule
+from refold.reducers.patterns import find_first, rule
 from refold.reducers.permissions.rules import PermissionRule
 from refold.reducers.policy import GuardConfig, Policy
 from refold.reducers.state import RunState
@@ -105,9 +105,17 @@ class LatestCalls:
                     continue
             if found is not None and call in self._calls:
                 tool, text = self._calls[call]
-                said = ERASED if text is None else elide(main_argument(text), _SHOWN)
-                return Subject(call, elide(tool, 64), said, *found)
+                return Subject(call, elide(tool, 64), _show_argument(text, found[1]), *found)
         return None
+
+
+def _show_argument(text: str | None, pattern: str) -> str:
+    """Return the main argument of a call, or all arguments if the pattern is found only in another."""
+    if text is None:
+        return ERASED
+    shown = main_argument(text)
+    elsewhere = pattern and find_first(pattern, shown) is None and find_first(pattern, text) is not None
+    return elide(text if elsewhere else shown, _SHOWN)
 
 
 def _rule(policy: Policy, name: str, link: object) -> tuple[str, str, str | None] | None:
