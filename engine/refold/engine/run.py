@@ -375,8 +375,6 @@ class Run:
         )
 
     def _late(self, make: LateMaker) -> None:
-        if self._runtime.world.anonymous:
-            return  # where it lands in the log depends on chance
         aside(partial(keep_late, self._runtime, self.id, make))
 
     def _set_machine(self, state: RunState) -> None:

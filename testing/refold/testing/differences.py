@@ -125,7 +125,9 @@ def _compare_message(number: int, one: Message, other: Message, matchers: Matche
         ("reasoning", one.reasoning, other.reasoning),
     ):
         sides = [matchers.text(text, message=role, name=name, field=field) for text in (left, right)]
-        if not _is_same(*sides):
+        if _is_same(*sides):
+            matchers.used = matchers.used or sides[0] != sides[1]
+        else:
             kind = "the system prompt" if role == "system" else f"the {field} of a message"
             return compare_texts(f"{kind} differs", where, *sides)
     calls = [_call_texts(each, matchers) for each in (one, other)]

@@ -16,7 +16,7 @@ from refold.reducers.errors import Complaint
 from refold.reducers.guards.arguments import UNKNOWN_ARGUMENTS, UNSEARCHABLE, Arguments, convert_guard
 from refold.reducers.guards.permissions import Permissions
 from refold.reducers.machine import SUCCESSFUL
-from refold.reducers.patterns import find_first, rule
+from refold.reducers.patterns import list_search_texts, occurs, rule
 from refold.reducers.permissions.rules import PermissionRule
 from refold.reducers.policy import GuardConfig, Policy
 from refold.reducers.state import RunState
@@ -114,7 +114,7 @@ def _show_argument(text: str | None, pattern: str) -> str:
     if text is None:
         return ERASED
     shown = main_argument(text)
-    elsewhere = pattern and find_first(pattern, shown) is None and find_first(pattern, text) is not None
+    elsewhere = pattern and occurs(pattern, [shown]) is False and occurs(pattern, list_search_texts(text))
     return elide(text if elsewhere else shown, _SHOWN)
 
 
