@@ -194,3 +194,127 @@ def test_a_damaged_recording(session: Session, pytester: pytest.Pytester) -> Non
             "DamagedRecording: *test_buy.jsonl: run test_buy has 14 of 16 events: the file was cut off; record it again"
         ]
     )
+
+
+FAILING = SHOP.replace(
+    "LINES = [",
+    "from refold.reducers.vocabulary import FailureClass\nLINES = [fail(FailureClass.AUTH, 'no such key'), ",
+)
+
+
+def test_a_failed_run_is_not_recorded(session: Session, pytester: pytest.Pytester) -> None:
+    """A provider's failure replaces no recording and makes none, unless the test allows it."""
+    for option in ("missing", "all"):
+        ran = session(f"--refold-record={option}", test_shop=TEST, shop=FAILING)
+        ran.assert_outcomes(failed=1)
+        ran.stdout.fnmatch_lines(
+            [
+                "not recorded: the run ended in ERROR (provider:auth): *no such key*",
+                "  recording recordings/test_shop/test_buy.jsonl was not written",
+                "  accept    pass allow_error=True to record a run that ends like this",
+            ]
+        )
+        assert [] == recordings(pytester)
+    session("--refold-record=all", test_shop=TEST).assert_outcomes(passed=1)
+    before = (pytester.path / "recordings" / RECORDED[0]).read_bytes()
+    ran = session("--refold-record=all", test_shop=TEST, shop=FAILING)
+    ran.stdout.fnmatch_lines(["  recording recordings/test_shop/test_buy.jsonl is unchanged"])
+    assert before == (pytester.path / "recordings" / RECORDED[0]).read_bytes()
+    allowed = TEST.replace('apple.")', 'apple.", allow_error=True)').replace('"COMPLETED"', '"ERROR"')
+    for option in ("all", "none"):
+        session(f"--refold-record={option}", test_shop=allowed, shop=FAILING).assert_outcomes(passed=1)
+
+
+def test_an_edited_recording(session: Session, pytester: pytest.Pytester) -> None:
+    """A result that was edited by hand is found by its digest, and the event is named."""
+    session("--refold-record=missing", test_shop=TEST).assert_outcomes(passed=1)
+    path = pytester.path / "recordings" / RECORDED[0]
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("paid 30 cents", "paid 31 cents"), encoding="utf-8"
+    )
+    ran = session(test_shop=TEST)
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(
+        ["DamagedRecording: *run test_buy, event 12 (tool_returned): *: the file was edited*"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param("pass", "refold_run was requested and never called, or not awaited*", id="not called"),
+        pytest.param(
+            "refold_run.run(make, 'Buy.').close()", "refold_run was requested and never*", id="not awaited"
+        ),
+    ],
+)
+def test_a_test_that_tests_nothing(session: Session, body: str, message: str) -> None:
+    """A fixture that was requested and not used is an error of a test that passes."""
+    ran = session(test_shop=f"from shop import make\n\ndef test_buy(refold_run):\n    {body}\n")
+    ran.assert_outcomes(passed=1, errors=1)
+    ran.stdout.fnmatch_lines([message])
+
+
+def test_a_recording_that_nothing_looks_at(session: Session) -> None:
+    """Opening one is no test."""
+    session("--refold-record=missing", test_shop=TEST).assert_outcomes(passed=1)
+    text = """
+def test_open(refold_recording):
+    refold_recording("recordings/test_shop/test_buy.jsonl")
+"""
+    ran = session(test_shop=TEST, test_other=text)
+    ran.assert_outcomes(passed=2, errors=1)
+    ran.stdout.fnmatch_lines(["recordings/test_shop/test_buy.jsonl: opened, and neither compared nor read*"])
+
+
+NUMBERED = """
+import pytest
+from shop import make
+
+@pytest.mark.parametrize("n", [1, 1.5, "Eur", "eur", "[eur]"])
+def test_buy(refold_run, n):
+    refold_run(make, f"Buy {n}.")
+    refold_run(make, f"Buy {n} again.")
+"""
+
+
+def test_names_that_are_alike(session: Session, pytester: pytest.Pytester) -> None:
+    """Parameters that differ in case, brackets or a point have recordings of their own."""
+    session("--refold-record=missing", test_shop=NUMBERED).assert_outcomes(passed=5)
+    names = recordings(pytester)
+    assert 10 == len({name.lower() for name in names})
+    session("--refold-unused=delete", test_shop=NUMBERED).assert_outcomes(passed=5)
+    assert names == recordings(pytester)
+    session("--refold-unused=delete", "-k", "not 1.5", test_shop=NUMBERED)
+    assert names == recordings(pytester)
+    session("--refold-unused=delete", test_shop=NUMBERED.replace("1.5, ", "")).assert_outcomes(passed=4)
+    assert {name for name in names if "1.5" not in name} == set(recordings(pytester))
+
+
+def test_what_is_never_deleted(session: Session, pytester: pytest.Pytester) -> None:
+    """Files that are no recordings, what another test reads, and anything if not every test passed."""
+    session("--refold-record=missing", test_shop=UNUSED).assert_outcomes(passed=2)
+    folder = pytester.path / "recordings" / "test_shop"
+    (folder / "data.jsonl").write_text('{"my": "data"}\n', encoding="utf-8")
+    reader = """
+from refold.testing import assert_same_decisions
+
+def test_policy():
+    assert assert_same_decisions("recordings", policy={}) == 2
+"""
+    session("--refold-unused=delete", test_shop=TEST, test_reader=reader).assert_outcomes(passed=2)
+    assert ["data.jsonl", "test_buy.jsonl", "test_sell.jsonl"] == sorted(
+        each.name for each in folder.iterdir()
+    )
+    ran = session("--refold-unused=delete", test_shop=TEST, test_reader="def test_no(): assert 0")
+    ran.assert_outcomes(passed=1, failed=1)
+    assert (folder / "test_sell.jsonl").exists()
+
+
+def test_recordings_of_a_test_file_that_is_gone(session: Session, pytester: pytest.Pytester) -> None:
+    """They are unused, whichever files are beside them."""
+    session("--refold-record=missing", test_shop=TEST, test_old=TEST).assert_outcomes(passed=2)
+    (pytester.path / "test_old.py").unlink()
+    ran = session("--refold-unused=fail", test_shop=TEST)
+    assert 1 == ran.ret
+    ran.stdout.fnmatch_lines(["refold: unused recording recordings/test_old/test_buy.jsonl"])
