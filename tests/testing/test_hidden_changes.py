@@ -255,7 +255,7 @@ def test_filters_reach_every_text() -> None:
 
 
 def test_a_redacted_text_matches_what_it_hides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A secret that is known where the run was recorded, and not where it is replayed, makes no difference."""
+    """A secret that is known where a run was recorded, and not where it is replayed, is no difference."""
     monkeypatch.setenv("SHOP_API_KEY", "hunter2-hunter2-hunter2")
     runs = recorded(make(system="Your id is hunter2-hunter2-hunter2."))
     assert "[REDACTED]" in json.dumps(encode_recording(runs))

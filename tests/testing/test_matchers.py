@@ -85,6 +85,7 @@ def test_used() -> None:
         pytest.param(
             lambda: Ignore("x", field="words"), "expected one of text, reasoning, arguments", id="no field"
         ),
+        pytest.param(lambda: Matchers(["dates"]), "did you mean 'date'?", id="misspelt"),
         pytest.param(lambda: Matchers("date"), "expected a list, as in ignore=['date']", id="no list"),
     ],
 )

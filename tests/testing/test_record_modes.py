@@ -318,3 +318,97 @@ def test_recordings_of_a_test_file_that_is_gone(session: Session, pytester: pyte
     ran = session("--refold-unused=fail", test_shop=TEST)
     assert 1 == ran.ret
     ran.stdout.fnmatch_lines(["refold: unused recording recordings/test_old/test_buy.jsonl"])
+
+
+BOUND = (
+    SHOP
+    + '''
+import asyncio
+
+
+class Bound(ScriptedModel):
+    """A model whose connection belongs to the event loop of its first request."""
+
+    loop = None
+
+    async def stream(self, request):
+        self.loop = self.loop or asyncio.get_running_loop()
+        assert self.loop is asyncio.get_running_loop()
+        async for item in super().stream(request):
+            yield item
+
+
+agent = Agent(Bound([say("One."), say("Two."), say("Three.")]))
+'''
+)
+
+
+def test_one_agent_in_several_runs(session: Session) -> None:
+    """An agent of a module keeps its connections: all tests of a session share an event loop."""
+    text = """
+from shop import agent
+
+def test_two(refold_run):
+    assert refold_run(agent, "One.").text == "One."
+    assert refold_run(agent, "Two.").text == "Two."
+
+def test_three(refold_run):
+    assert refold_run(agent, "Three.").text == "Three."
+"""
+    session("--refold-record=missing", test_shop=text, shop=BOUND).assert_outcomes(passed=2)
+    session(test_shop=text, shop=BOUND).assert_outcomes(passed=2)
+
+
+def test_functions_that_make_agents(session: Session) -> None:
+    """They may run an event loop of their own, or be async."""
+    text = """
+import asyncio
+import anyio
+import pytest
+from shop import make
+
+def with_loop():
+    asyncio.run(asyncio.sleep(0))
+    return make()
+
+async def later():
+    await anyio.sleep(0)
+    return make()
+
+@pytest.mark.parametrize("function", [with_loop, later])
+def test_buy(refold_run, function):
+    assert refold_run(function, "Buy.").state == "COMPLETED"
+"""
+    session("--refold-record=missing", test_shop=text).assert_outcomes(passed=2)
+    session(test_shop=text).assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            'refold_run("agent", "Buy.")',
+            "*agent: expected an Agent, or a function that returns one, got 'agent'*",
+        ),
+        (
+            'refold_run(make, "Buy.", operater=None)',
+            "*unknown argument 'operater' (did you mean 'operator'?)*",
+        ),
+        (
+            'refold_run(make, "Buy.", live="tool")',
+            "*live='tool': expected one of 'tools', 'model', 'all', or ''*",
+        ),
+        (
+            'refold_run(make, "Buy.", ignore="date")',
+            "*ignore='date': expected a list, as in ignore=[[]'date'[]]*",
+        ),
+        ('refold_run(make, "Buy.", before_record=str)', "*before_record: expected *"),
+    ],
+)
+def test_wrong_arguments(session: Session, pytester: pytest.Pytester, call: str, message: str) -> None:
+    """They are refused before anything is recorded, by a message without a traceback."""
+    text = f"from shop import make\n\ndef test_buy(refold_run):\n    {call}\n"
+    ran = session("--refold-record=all", test_shop=text)
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines([message])
+    assert [] == recordings(pytester)

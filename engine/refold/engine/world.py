@@ -27,8 +27,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """One model, tools and a clock; `models` are fallbacks, by name.
 
     `clocks` makes the clocks of child runs; `repeatable`: their salts are derived from their seeds, as this
-    run's are; `anonymous`: process, versions and the ids of responses are not recorded, nor results that come too late. `redactor` removes
-    secrets from what models and tools return, before it is recorded.
+    run's are. `anonymous`: process, versions, ids of responses and results that come too late are not
+    recorded. `redactor` removes secrets from what models and tools return, before it is recorded.
     """
 
     model: Model

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
-import anyio
 import pytest
 from msgspec.structs import replace
 
@@ -79,6 +78,10 @@ class Fixture:
             raise WrongUse(f"live={live!r}: expected one of 'tools', 'model', 'all', or ''")
         if operator is not None:
             arguments.function(operator, "operator")
+        if callable(before_record):
+            raise arguments.wrong_value(
+                "before_record", "a list of functions, as in [hide_names]", before_record
+            )
         for name in start:
             if name not in _START:
                 near = difflib.get_close_matches(
@@ -94,7 +97,7 @@ class Fixture:
             live_model=live in ("model", "all"),
             live_tools=live in ("tools", "all"),
             operator=operator,
-            before_record=tuple(arguments.check_list(before_record, "before_record", "[lambda text: ...]")),
+            before_record=tuple(before_record),
             start=start,
         )
 
@@ -167,7 +170,7 @@ class RunFixture(Fixture):
             allow_error=allow_error,
             **options,
         )
-        return anyio.run(call)
+        return self.session.run(call)
 
     async def run(
         self,

@@ -6,6 +6,7 @@ A text stands for a pattern that is ignored everywhere: the name of a pattern in
 expression. Matches are replaced by `<date>` or `<ignored>` on both sides before they are compared.
 """
 
+import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -63,6 +64,11 @@ class Ignore(msgspec.Struct, frozen=True):
         if self.field and self.field.split(".", 1)[0] not in FIELDS:
             raise WrongUse(
                 f"Ignore(field={self.field!r}): expected one of {', '.join(FIELDS)}, arguments.KEY"
+            )
+        near = difflib.get_close_matches(self.pattern, PATTERNS, 1, cutoff=0.8)
+        if near and self.pattern not in PATTERNS:
+            raise WrongUse(
+                f"ignore {self.pattern!r}: did you mean {near[0]!r}? For this very text, write {self.pattern + '()'!r}"
             )
         try:
             re.compile(PATTERNS.get(self.pattern, self.pattern))

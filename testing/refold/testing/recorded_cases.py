@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from msgspec.structs import replace
 
@@ -97,7 +96,7 @@ class RecordedCase:
         call = partial(
             self.compare, self._make(agent, live), ignore=ignore, live=live, operator=operator, **options
         )
-        return anyio.run(call)
+        return self._fixture.session.run(call)
 
     def _make(self, agent: GivenAgent, live: Live) -> GivenAgent:
         with allow_requests() if live else nullcontext():
@@ -135,7 +134,7 @@ class RecordedCase:
         __tracebackhide__ = True
         if in_event_loop():
             raise WrongUse("replays() needs no event loop: call it in a test that is not async")
-        problem = anyio.run(partial(self._log.check, played=played))
+        problem = self._fixture.session.run(partial(self._log.check, played=played))
         if problem:
             pytest.fail(f"{self._fixture.shown(self.path)}: {problem}", pytrace=False)
         return self.run

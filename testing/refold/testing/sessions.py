@@ -3,10 +3,10 @@
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from enum import Enum, unique
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 
@@ -14,6 +14,11 @@ from refold.testing.places import FOLDER, READ, recordings_of
 
 OFFLINE = "REFOLD_OFFLINE"
 """The environment variable that lets agents be created without a key for their model."""
+
+if TYPE_CHECKING:
+    import asyncio
+
+Result = TypeVar("Result")
 
 NUMBER = "+"
 """What stands before the number of a test's second and later recordings: no name of a test has it."""
@@ -93,6 +98,7 @@ class Session:
         self._partial = False
         self._refused: dict[str, list[str]] = {}
         self._environment: str | None = None
+        self._runner: asyncio.Runner | None = None
 
     def begin(self) -> None:
         """Allow models without a key, unless this session records."""
@@ -102,10 +108,21 @@ class Session:
 
     def end(self) -> None:
         """Restore the environment."""
+        if self._runner is not None:
+            self._runner.close()
         if self._environment is None:
             os.environ.pop(OFFLINE, None)
         else:
             os.environ[OFFLINE] = self._environment
+
+    def run(self, call: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Run a coroutine. All tests share an event loop: the connections of an agent's model belong to one.
+        """
+        if self._runner is None:
+            import asyncio
+
+            self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        return self._runner.run(call())
 
     def collect(self, item: pytest.Item) -> None:
         """Remember a test."""

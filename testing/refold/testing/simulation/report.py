@@ -100,6 +100,7 @@ class Report(msgspec.Struct):
 
     def check(self) -> "Report":
         """Raise `SimulationFailed` if there is a violation; else return this report."""
+        __tracebackhide__ = True
         if self.violations:
             raise SimulationFailed(self)
         return self
