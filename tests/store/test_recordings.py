@@ -157,6 +157,9 @@ TEXT = encode_recording([made()])
             "format 2 is newer than 1: update refold",
             id="newer",
         ),
+        pytest.param(
+            TEXT.replace('"events":4', '"events":0'), "a run has at least 1 event, got 0", id="no events"
+        ),
         pytest.param("", 'expected a first line that begins with {"recording":', id="empty"),
     ],
 )

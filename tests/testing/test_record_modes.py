@@ -239,6 +239,19 @@ def test_an_edited_recording(session: Session, pytester: pytest.Pytester) -> Non
     )
 
 
+def test_a_recording_that_breaks_off(session: Session, pytester: pytest.Pytester) -> None:
+    """One that was cut, and whose first line was edited to fit, ends in a state in which no run ends."""
+    session("--refold-record=missing", test_shop=TEST).assert_outcomes(passed=1)
+    path = pytester.path / "recordings" / RECORDED[0]
+    lines = path.read_text(encoding="utf-8").replace('"events":16', '"events":5', 1).splitlines(keepends=True)
+    path.write_text("".join(lines[:6]), encoding="utf-8")
+    ran = session(test_shop=TEST)
+    ran.assert_outcomes(failed=1)
+    ran.stdout.fnmatch_lines(
+        ["DamagedRecording: *run test_buy breaks off while it is WAITING_FOR_TOOL: record it again"]
+    )
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

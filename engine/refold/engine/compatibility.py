@@ -1,6 +1,7 @@
 """Checks of policies, models, tools and guards against a run; hints for arguments of other libraries."""
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, wraps
@@ -28,9 +29,12 @@ def context_of(model: Model) -> int | None:
     return context
 
 
+_USER = re.compile(r"//[^/]*@")
+
+
 def address_of(model: Model) -> str:
-    """Return scheme and host of the model's server; "" for the default."""
-    return str(getattr(model, "address", ""))
+    """Return scheme and host of the model's server, without a user or password; "" for the default."""
+    return _USER.sub("//", str(getattr(model, "address", "")))
 
 
 def price_given(model: Model) -> str:

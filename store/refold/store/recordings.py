@@ -188,6 +188,8 @@ def _runs(path: Path, lines: Iterator[tuple[int, bytes]]) -> Iterator[RecordedRu
             raise NotARecording(
                 str(path), f"line {number}: format {head.recording} is newer than {FORMAT}: update refold"
             )
+        if head.events < 1:
+            raise DamagedRecording(str(path), f"line {number}: a run has at least 1 event, got {head.events}")
         records = [
             _record(path, *line, seq, head.seed)
             for seq, line in zip(range(1, head.events + 1), lines, strict=False)

@@ -17,7 +17,7 @@ from refold.engine.agent import Agent
 from refold.engine.tasks import in_event_loop
 from refold.reducers.errors import WrongUse
 from refold.reducers.machine import TERMINAL
-from refold.store.recordings import write_recording
+from refold.store.recordings import DamagedRecording, write_recording
 from refold.testing.comparing import GivenAgent, compare, make_agent, resolve_agent
 from refold.testing.failures import Evidence
 from refold.testing.loaded_logs import read_intact, recording_of
@@ -196,6 +196,10 @@ class RunFixture(Fixture):
             self._fail_without(path)
         self.session.use(path)
         recordings = [recording_of(each, made.registry) for each in read_intact(path)]
+        states = [ObservedRun(each.events, made.registry).state for each in recordings]
+        if states[0] not in TERMINAL and not any(each.awaits_operator for each in states):
+            problem = f"run {recordings[0].run} breaks off while it is {states[0]}: record it again"
+            raise DamagedRecording(str(path), problem)
         accept = f"{self.command} --refold-record=all"
         how = replace(how, evidence=replace(how.evidence, accept=accept))
         found = await compare(recordings, made, task, how)
