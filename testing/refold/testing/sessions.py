@@ -116,7 +116,7 @@ class Session:
             os.environ[OFFLINE] = self._environment
 
     def run(self, call: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Run a coroutine. All tests share an event loop: the connections of an agent's model belong to one."""
+        """Run a coroutine. All tests share an event loop, to which an agent's connections belong."""
         if self._runner is None:
             import asyncio
 
