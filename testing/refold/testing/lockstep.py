@@ -1,6 +1,7 @@
 """The lockstep of a replay: each event and request beside the recorded one, up to the first difference."""
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -48,6 +49,8 @@ _MEASURED = frozenset(
 )
 """Fields that depend on the length of texts, which ignored parts change."""
 
+
+_AMOUNT = re.compile(r"\d[\d,.]*")
 
 _FREE = frozenset({"text", "texts", "note", "reason", "values"})
 """Fields with free text. Only there do matchers for texts apply: not to states, codes and names."""
@@ -189,7 +192,8 @@ class Lockstep(Watcher):
         if isinstance(value, str):
             if key == "arguments":
                 return self._matchers.arguments(value)
-            return self._matchers.text(value) if key in _FREE else value
+            text = self._matchers.text(value) if key in _FREE else value
+            return _AMOUNT.sub("<amount>", text) if key == "reason" and self._matchers.used else text
         if isinstance(value, list | tuple):
             return [self._without_measures(each, key) for each in cast("Sequence[Any]", value)]
         if isinstance(value, dict):
