@@ -222,7 +222,7 @@ def test_a_result_that_comes_too_late() -> None:
 
 def test_filters_reach_every_text() -> None:
     """Messages, an operator's input, errors, child runs: what a filter removes is in no recording."""
-    lines = [
+    lines: list[Any] = [
         call("transfer_to_bob", task="Ask SECRET."),
         fail(FailureClass.OVERLOADED, "SECRET is busy", partial_text="SECRET"),
         *[say("SECRET?")] * 9,
