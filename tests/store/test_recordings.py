@@ -59,6 +59,7 @@ def made(count: int = 4) -> RecordedRun:
             content=st.none() | JSON,
             salt=st.sampled_from([b"", b"abc", seeded_salt(7, 1), seeded_salt(7, 2)]),
         ),
+        min_size=1,
         max_size=4,
     )
 )
