@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import sys
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from refold.reducers.events import CallRefused, ModelResponded, ToolReturned, ki
 from refold.reducers.guards import BUILTIN, Judgement, Place, Refuse, Stop, Warn
 from refold.reducers.machine import Trigger
 from refold.testing import GuardConformance
+from refold.testing.audits import audit_events
 from support.scenario import Scenario
 
 PACKAGE = Path(__file__).resolve().parents[1] / "example_guard_package"
@@ -234,10 +236,12 @@ class StopsAtOnce(Faultless, frozen=True, tag_field="guard", tag="planted"):
             yield Stop(code="planted", reason="three results", trigger=Trigger.ANSWERED)
 
 
-class SometimesStops(Faultless, frozen=True, tag_field="guard", tag="planted"):
+class StopsInAudits(Faultless, frozen=True, tag_field="guard", tag="planted"):
+    """It reads more than its arguments. Chance would do, too, but such a failure does not come again."""
+
     def judge(self, own: tuple[int, ...], state: RunState, place: Place) -> Iterable[Judgement]:
-        if next(COUNTER) % 7 == 3:
-            yield Stop(code="planted", reason="by chance")
+        if any(frame.f_code is audit_events.__code__ for frame, _ in traceback.walk_stack(None)):
+            yield Stop(code="planted", reason="in an audit")
 
 
 FAULTS: list[tuple[type[Any], str, str]] = [
@@ -255,7 +259,7 @@ FAULTS: list[tuple[type[Any], str, str]] = [
     (Grows, "test_its_state_is_bounded", "keep the latest events only, or counts"),
     (ReadsText, "test_payload_that_is_not_declared_is_not_read", "the guard depends on an erased payload"),
     (Repeats, "test_no_payload_is_recorded", "has text of a payload"),
-    (SometimesStops, "test_its_runs_audit_clean", "the audit found"),
+    (StopsInAudits, "test_its_runs_audit_clean", "the audit found"),
 ]
 
 
