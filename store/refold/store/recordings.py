@@ -21,7 +21,7 @@ from refold.store.base import Claims
 from refold.store.chain import seeded_salt
 from refold.store.files import write_atomically
 from refold.store.memory import MemoryStore
-from refold.store.protocol import RECORDING, FileProblem, Head, Lease, Record, Store, UnknownRun
+from refold.store.protocol import RECORDING, FileProblem, Head, Lease, Record, Store, Stored, UnknownRun
 
 FORMAT = 1
 """The version of the file format that this version of refold writes, and the newest that it reads."""
@@ -118,20 +118,22 @@ async def recorded_run(store: Store, run: str) -> RecordedRun:
     """Read a run from a store, to write it to a recording. Raises `UnknownRun`, `Damaged`."""
     records: list[Record] = []
     async for chunk in store.read(run):
-        records += [
-            Record(
-                at=each.at,
-                kind=each.kind,
-                body=each.body,
-                content=each.content,
-                salt=each.salt,
-                content_digest=each.content_digest if each.erased else None,
-            )
-            for each in chunk
-        ]
+        records += [record_of(each) for each in chunk]
     if not records:
         raise UnknownRun(run)
     return RecordedRun(run=run, seed=_SEED.decode(records[0].body).seed, records=records)
+
+
+def record_of(stored: Stored) -> Record:
+    """Return an event as it was before it was stored, to write it elsewhere with the same hash."""
+    return Record(
+        at=stored.at,
+        kind=stored.kind,
+        body=stored.body,
+        content=stored.content,
+        salt=stored.salt,
+        content_digest=stored.content_digest if stored.erased else None,
+    )
 
 
 class RecordingStore(MemoryStore):

@@ -21,8 +21,8 @@ from refold.replay import audit, verify
 from refold.store import open_memory
 from refold.store.bundles import NotABundle, is_bundle, open_bundle, stored_of
 from refold.store.opening import is_recording, open_here, open_recording
-from refold.store.protocol import Lease, Record, Store
-from refold.store.recordings import DamagedRecording, RecordedRun, read_recording, recorded_run
+from refold.store.protocol import Lease, Store
+from refold.store.recordings import DamagedRecording, RecordedRun, read_recording, record_of, recorded_run
 from refold.testing.places import READ
 
 _DATABASE = b"SQLite format 3\0"
@@ -280,17 +280,7 @@ def _run_here(reading: Coroutine[Any, Any, Result]) -> Result:
 def _bundled(path: Path) -> Iterator[RecordedRun]:
     with open_bundle(path) as bundle:
         for run in bundle.runs:
-            records = [
-                Record(
-                    at=stored.at,
-                    kind=stored.kind,
-                    body=stored.body,
-                    content=stored.content,
-                    salt=stored.salt,
-                    content_digest=stored.content_digest if stored.erased else None,
-                )
-                for stored in (stored_of(run, line) for line in bundle.lines(run))
-            ]
+            records = [record_of(stored_of(run, line)) for line in bundle.lines(run)]
             yield RecordedRun(run=run.id, seed=0, records=records)
         bundle.check_rest()
 

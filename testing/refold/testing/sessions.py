@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 NUMBER = "+"
-"""What stands before the number of a test's second and later recordings: no name of a test has it."""
+"""Separates the number of a test's second and later recordings from its name. No test's name has it."""
 
 _LONGEST = 120
 _BEGIN = b'{"recording":'
@@ -151,7 +151,7 @@ class Session:
         )
 
     def use(self, path: Path, *, written: str = "") -> None:
-        """Remember that a recording was read, or `written`: in which state its run is."""
+        """Remember that a recording was read or `written`, and the state of its run."""
         self._used.add(str(path))
         if written:
             self._written[str(path)] = written

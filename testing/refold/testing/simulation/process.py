@@ -264,7 +264,7 @@ class Process:
 
 
 current: ContextVar[Process] = ContextVar("current")
-"""The process in which a task runs."""
+"""The process that runs a task."""
 
 part: ContextVar[Dependent | None] = ContextVar("part", default=None)
 """The part of its process to which a task belongs, such as a tool at work."""

@@ -62,7 +62,7 @@ class Report(msgspec.Struct):
         tools: what became of the calls, by tool.
         fired: how often each kind of fault fired.
         planned: the planned faults, as `kind:point`, with the number of those that fired.
-        quiet: seeds of schedules in which a fault was planned, and none fired.
+        quiet: seeds of schedules that planned a fault, and none fired.
         violations: the violations of the shrunk schedule.
         failure: the first failure.
         trace: the steps of the schedule, if one schedule was requested.
