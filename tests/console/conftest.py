@@ -1,6 +1,8 @@
 """Runs on disk, made by a scripted model, and the command to look at them with."""
 
-from collections.abc import Callable, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,9 @@ from refold.engine.models.script import Line
 EVIL = "\x1b[31mred\x1b]0;owned\x07\x9b2J \u202eevil\u202c [bold]loud[/bold] \x00\r\u2066"
 
 
+LABORIOUS = Path(__file__).with_name("laborious.py")
+
+
 class Ran(NamedTuple):
     """What a command did."""
 
@@ -24,6 +29,7 @@ class Ran(NamedTuple):
 
 
 Refold = Callable[..., Ran]
+Started = Callable[..., "subprocess.Popen[str]"]
 
 
 @tool(replay="read_only")
@@ -63,6 +69,24 @@ def refold(capsys: pytest.CaptureFixture[str]) -> Refold:
         return Ran(code, out, err)
 
     return run
+
+
+@pytest.fixture
+def started(store: Path) -> Iterator[Started]:
+    """Starts `refold` in a process of its own, with the model and the tool of `laborious`."""
+    running: list[subprocess.Popen[str]] = []
+
+    def start(*words: str) -> "subprocess.Popen[str]":
+        argv = [sys.executable, str(LABORIOUS), *words, "--store", str(store)]
+        running.append(subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 def record(

@@ -4,11 +4,9 @@ import contextlib
 import json
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +14,13 @@ import anyio
 import pytest
 
 from console import laborious
-from console.conftest import EVIL, Refold
+from console.conftest import EVIL, Refold, Started
 from console.test_hostile import dangerous
 from refold.engine import Agent, ScriptedModel, calls, say, todos
 from refold.store import SqliteStore
 
 Scripted = Callable[[list[Any]], None]
-Started = Callable[..., "subprocess.Popen[str]"]
 
-LABORIOUS = str(Path(laborious.__file__))
 TOOLS = ("--tools", "laborious:work")
 
 
@@ -32,24 +28,6 @@ TOOLS = ("--tools", "laborious:work")
 def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EFFECTS", str(tmp_path / "effects"))
     monkeypatch.setenv("GATE", str(tmp_path / "gate"))
-
-
-@pytest.fixture
-def started(store: Path) -> Iterator[Started]:
-    """Starts `refold` in a process of its own."""
-    running: list[subprocess.Popen[str]] = []
-
-    def start(*words: str) -> "subprocess.Popen[str]":
-        argv = [sys.executable, LABORIOUS, *words, "--store", str(store)]
-        running.append(subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-        return running[-1]
-
-    yield start
-    for process in running:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 @pytest.fixture
@@ -100,7 +78,9 @@ def test_two_workers(started: Started, refold: Refold, store: Path, tmp_path: Pa
     """Of twenty runs each is taken up by one of two workers, which drive at the same time, and works once."""
     runs = [f"run-{number:02}" for number in range(20)]
     queued(store, *runs)
-    workers = [started("worker", "--until-idle", "--at-once", "4", "-o", "json", *TOOLS) for _ in range(2)]
+    workers = [
+        started("worker", "--until-idle", "--concurrency", "4", "-o", "json", *TOOLS) for _ in range(2)
+    ]
     until(lambda: len(laborious.effects()) == 8)
     assert {worker.pid for worker in workers} == {process for process, _ in laborious.effects()}
     (tmp_path / "gate").touch()
@@ -166,14 +146,15 @@ def test_resume_after_a_kill(started: Started, refold: Refold, store: Path, tmp_
 def test_a_worker_is_stopped(
     number: signal.Signals, code: int, started: Started, refold: Refold, store: Path
 ) -> None:
-    """Told to stop, it leaves its runs as they stand, for others to take up at once."""
+    """Told to stop without a drain, it leaves its runs as they stand, for others to take up at once."""
     queued(store, "run-1")
-    worker = started("worker", *TOOLS)
+    worker = started("worker", "--drain", "0", *TOOLS)
     until(lambda: bool(laborious.effects()))
     worker.send_signal(number)
     out, _ = worker.communicate(timeout=10)
     assert code == worker.returncode, out
     assert "Traceback" not in out
+    assert "left to other workers after event 6; outcome unknown: c1" in out
     assert {"standing": "queued", "holder": "", "seconds": 0.0} == listed(refold, store)["run-1"]["engine"]
     assert whole(refold, store)
 
@@ -198,7 +179,7 @@ def test_a_second_signal(
 def test_nobody_reads(started: Started, refold: Refold, store: Path, tmp_path: Path) -> None:
     """A worker whose lines nobody takes any more ends without a word, and leaves its runs to others."""
     queued(store, "run-1", "run-2")
-    worker = started("worker", "--at-once", "1", *TOOLS)
+    worker = started("worker", "--concurrency", "1", *TOOLS)
     until(lambda: bool(laborious.effects()))
     assert worker.stdout is not None
     worker.stdout.close()
@@ -229,7 +210,7 @@ def test_nothing_to_do(refold: Refold, store: Path) -> None:
     empty(store)
     ran = refold("worker", "--until-idle", "--store", store)
     assert (0, "") == (ran.code, ran.out)
-    assert f"takes runs from {store}, up to 8 at once" in ran.err
+    assert f"takes runs from {store}, up to 8 at a time" in ran.err
 
 
 @pytest.mark.usefixtures("here")
@@ -253,7 +234,8 @@ def test_a_run_that_cannot_be_driven(refold: Refold, store: Path) -> None:
     [
         pytest.param(["--tools", "no.such:tool"], "ModuleNotFoundError", id="a module that is not there"),
         pytest.param(["--tools", "files"], "--root DIR", id="files without a root"),
-        pytest.param(["--at-once", "0"], "at-once", id="nothing at once"),
+        pytest.param(["--concurrency", "0"], "concurrency", id="no run at a time"),
+        pytest.param(["--drain", "-1"], "drain", id="a drain of no time"),
         pytest.param(["--lease", "0"], "lease", id="no lease at all"),
     ],
 )

@@ -22,7 +22,7 @@ def test_a_worker_drives_what_was_left_to_workers() -> None:
         store, world, news = virtual.store(), World(1.0), list[News]()
         for number in range(10):
             await world.agent(store).start("Do it.", run_id=f"r{number}").detach()
-        await Worker(store, world.agent(store), at_once=3, tell=news.append).run(until_idle=True)
+        await Worker(store, world.agent(store), concurrency=3, tell=news.append).run(until_idle=True)
         assert sorted(f"r{number}" for number in range(10)) == sorted(world.done)
         assert world.most == 3
         assert 10 == sum(isinstance(each, TakenUp) for each in news)
@@ -42,7 +42,7 @@ def test_two_workers_share_the_runs() -> None:
             await world.agent(store).start("Do it.", run_id=f"r{number}").detach()
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
-                tasks.start_soon(Worker(store, world.agent(store), at_once=4).run)
+                tasks.start_soon(Worker(store, world.agent(store), concurrency=4).run)
             await anyio.sleep(100)
             tasks.cancel_scope.cancel()
         assert len(world.done) == len(set(world.done)) == 20

@@ -78,8 +78,8 @@ class Figures(msgspec.Struct):
 class Workers:
     """The processes."""
 
-    def __init__(self, folder: Path, count: int, steps: int, at_once: int, lease: float) -> None:
-        self._command = [sys.executable, str(WORKER), str(folder), str(steps), str(at_once), str(lease)]
+    def __init__(self, folder: Path, count: int, steps: int, concurrency: int, lease: float) -> None:
+        self._command = [sys.executable, str(WORKER), str(folder), str(steps), str(concurrency), str(lease)]
         self._folder, self._errors = folder, (folder / "stderr").open("ab")
         self._running = [self._started() for _ in range(count)]
         self._still: dict[int, float] = {}  # by place: when it is to be woken
@@ -147,7 +147,7 @@ def storm(
     figures = Figures(runs=runs, workers=workers)
     began = time.monotonic()
     # With room for the runs of those that stand still.
-    crew = Workers(folder, workers, steps, at_once=1 + 2 * runs // workers, lease=lease)
+    crew = Workers(folder, workers, steps, concurrency=1 + 2 * runs // workers, lease=lease)
     try:
         while time.monotonic() - began < seconds or (
             min(figures.kills, figures.stops) < at_least and anyio.run(_going, folder)

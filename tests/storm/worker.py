@@ -14,7 +14,7 @@ from refold.engine.worker import Failed, News  # noqa: E402
 from storm.agents import NotingStore, agent, trace  # noqa: E402
 
 
-async def main(folder: Path, steps: int, at_once: int, lease: float) -> None:
+async def main(folder: Path, steps: int, concurrency: int, lease: float) -> None:
     store = await NotingStore.open(folder / "runs.db", durability="process")
     store.notes = folder / "recorded"
 
@@ -25,7 +25,7 @@ async def main(folder: Path, steps: int, at_once: int, lease: float) -> None:
 
     async with store:
         worker = Worker(
-            store, agent(steps, folder / "effects"), at_once=at_once, lease=lease, poll=0.1, tell=tell
+            store, agent(steps, folder / "effects"), concurrency=concurrency, lease=lease, poll=0.1, tell=tell
         )
         await worker.run()
 

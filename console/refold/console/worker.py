@@ -3,18 +3,15 @@
 import gc
 import os
 import signal
-import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import anyio
-import msgspec
 
 from refold.console import addresses, locations
 from refold.console.agents import choose_tools, follow, leave, model_options, recorded_options
-from refold.console.descriptions import standing_of
 from refold.console.locations import StorePlace, changing, read_text_argument
 from refold.console.options import (
     Address,
@@ -28,82 +25,37 @@ from refold.console.options import (
     split_pairs,
 )
 from refold.console.run import Models, add_fallbacks, agent_of, restore_tools, stay
-from refold.console.screen import OutputClosed, Screen, note
+from refold.console.screen import Screen, note
 from refold.console.watchers import INTERRUPTED, run_with_signals
+from refold.console.worker_news import WorkerReport
 from refold.engine import Agent, Model, Worker
 from refold.engine.compatibility import address_of, installed_guards, refuse_other_model
 from refold.engine.policy_files import load_policy
-from refold.engine.worker import PASSED_BY, Failed, News, PutDown, TakenUp
+from refold.engine.worker import DRAIN_SECONDS
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState
-from refold.reducers.vocabulary import nano
 from refold.replay import figures, state_at
 from refold.replay.cuts import Suits, accepts_message, cut, cut_from, have_calls, request_of
 from refold.store.protocol import LEASE_SECONDS, Store
 
 
-class NewsLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker did with a run, as a line of JSON. `at` is in nanoseconds since the epoch.
-
-    `taken_up`: `events` is the length of its log. `put_down`: `state`, `code` and `reason` describe how it
-    ended or what it waits for. `failed` or `lost`: `problem` is the cause, and `again` the seconds until a
-    worker retries it.
-    """
-
-    type: Literal["taken_up", "put_down", "failed", "lost"]
-    at: int
-    run: str
-    events: int = 0
-    state: str = ""
-    code: str = ""
-    reason: str = ""
-    problem: str = ""
-    again: float = 0.0
-
-
-class WorkerReport:
-    """Prints what a worker does, a line for each event.
-
-    If a line cannot be written, sets `closed` and cancels `stop`.
-    """
-
-    def __init__(self, screen: Screen, stop: anyio.CancelScope) -> None:
-        self._screen, self._stop = screen, stop
-        self._driving: set[str] = set()
-        self.closed: OutputClosed | None = None
-        self.failures = 0
-
-    def __call__(self, news: News) -> None:
-        """Print one event."""
-        line = _line(news, time.time_ns())
-        if line.type == "lost" and line.run not in self._driving:
-            return  # this worker never had it
-        (self._driving.add if line.type == "taken_up" else self._driving.discard)(line.run)
-        self.failures += line.type == "failed"
-        try:
-            if self._screen.json:
-                self._screen.document(line)
-            else:
-                self._screen.say(f"{figures.clock(line.at)}  run {line.run}  {_words(line)}")
-        except OutputClosed as error:
-            self.closed = error
-            self._stop.cancel()
-
-
 class Signals:
-    """Handles signals: the first stops the worker cleanly, a second one ends the process."""
+    """Handles signals: the first one drains the worker, a second one ends the process."""
 
-    def __init__(self, stop: anyio.CancelScope) -> None:
-        self._stop = stop
+    def __init__(self, worker: Worker, seconds: float) -> None:
+        self._worker, self._seconds = worker, seconds
         self.first: signal.Signals | None = None
 
     def __call__(self, heard: signal.Signals) -> None:
         """Handle one signal."""
         if self.first is not None:
-            os._exit(_code(heard))
+            os._exit(128 + heard)
         self.first = heard
-        note("stopping: its runs are left to other workers; a second signal ends at once")
-        self._stop.cancel()
+        left = (
+            f"calls in progress have {self._seconds:g} s to end" if self._seconds else "calls are cancelled"
+        )
+        note(f"stopping: takes no new run; {left}; a second signal ends at once")
+        self._worker.drain(self._seconds)
 
 
 async def worker_command(
@@ -111,23 +63,29 @@ async def worker_command(
     place: StorePlace,
     means: DriveOptions,
     *,
-    at_once: Annotated[int, option("--at-once", "Drive at most this many runs at a time.", min=1)] = 8,
+    concurrency: Annotated[
+        int, option("--concurrency", "Drive at most this many runs at a time.", min=1)
+    ] = 8,
+    drain: Annotated[
+        float,
+        option("--drain", "Seconds in which calls in progress may end after a signal to stop.", min=0),
+    ] = DRAIN_SECONDS,
     lease: Annotated[
         float,
         option("--lease", "Seconds until other workers take over the runs of a dead worker.", min=0.5),
     ] = LEASE_SECONDS,
     until_idle: Annotated[
-        bool, option("--until-idle", "End when no run is runnable; exit code 1 if some failed.")
+        bool, option("--until-idle", "End when no run is runnable; exit code 1 if some could not be driven.")
     ] = False,
 ) -> int:
     """Drive the runnable runs of the store (queued, abandoned or answered), until it is stopped.
 
-    Prints a line for each run that is claimed, released, failed or lost. Ctrl-C and SIGTERM leave its runs
-    to other workers.
+    Prints a line for each run that is taken, put down or left. After SIGTERM or Ctrl-C it starts nothing
+    new, and leaves its runs to other workers when the calls in progress have ended.
 
-    Example: refold worker --root . --at-once 4
+    Example: refold worker --root . --concurrency 4
 
-    With -o json: JSON lines. Exit code 0 after SIGTERM, 130 after Ctrl-C.
+    With -o json: JSON lines. Exit code 0 after SIGTERM, 130 after Ctrl-C; after a second signal 143 or 130.
     """
     follow(os.environ)
     if means.tools:
@@ -136,22 +94,29 @@ async def worker_command(
         models = Models(stack)
         store = await stack.enter_async_context(changing(place))
         stop = anyio.CancelScope()
-        teller, signals = WorkerReport(screen, stop), Signals(stop)
+        report = WorkerReport(screen, stop)
         worker = Worker(
-            store, lambda state: _agent(state, models, means), at_once=at_once, lease=lease, tell=teller
+            store,
+            lambda state: _agent(state, models, means),
+            concurrency=concurrency,
+            lease=lease,
+            tell=report,
         )
+        signals = Signals(worker, drain)
         gc.freeze()  # modules stay in memory: collecting them again would pause every run
         stack.callback(gc.unfreeze)
-        note(f"process {os.getpid()} takes runs from {place.path}, up to {at_once} at once; Ctrl-C stops it")
+        note(
+            f"process {os.getpid()} takes runs from {place.path}, up to {concurrency} at a time; Ctrl-C stops it"
+        )
 
         async def work() -> None:
             with stop:
                 await worker.run(until_idle=until_idle)
 
         await run_with_signals(work, signals, signal.SIGINT, signal.SIGTERM)
-    if teller.closed is not None:
-        raise teller.closed
-    return _code(signals.first) if signals.first is not None else int(until_idle and teller.failures > 0)
+    if report.closed is not None:
+        raise report.closed
+    return _code(signals.first) if signals.first is not None else int(until_idle and report.failures > 0)
 
 
 def _agent(state: RunState, models: Models, means: DriveOptions) -> Agent:
@@ -163,30 +128,6 @@ def _agent(state: RunState, models: Models, means: DriveOptions) -> Agent:
 
 def _code(heard: signal.Signals) -> int:
     return INTERRUPTED if heard is signal.SIGINT else 0
-
-
-def _line(news: News, at: int) -> NewsLine:
-    match news:
-        case TakenUp(run=run, events=events):
-            return NewsLine(type="taken_up", at=at, run=run, events=events)
-        case PutDown(result=result):
-            return NewsLine(type="put_down", at=at, **standing_of(result))
-        case Failed(run=run, problem=problem, lost=True):
-            return NewsLine(type="lost", at=at, run=run, problem=problem)
-        case Failed(run=run, problem=problem):
-            return NewsLine(type="failed", at=at, run=run, problem=problem, again=PASSED_BY)
-
-
-def _words(line: NewsLine) -> str:
-    match line.type:
-        case "taken_up":
-            return f"taken up after event {line.events}"
-        case "put_down":
-            return f"put down, {line.state}: {line.reason} ({line.code})"
-        case "failed":
-            return f"failed, retried in {figures.seconds(nano(line.again))}: {line.problem}"
-        case "lost":
-            return f"lost to another engine: {line.problem}"
 
 
 async def fork_command(

@@ -140,6 +140,8 @@ class Delegation:
             except Held as error:
                 if self._tenure.take_over or self._cut.is_set():  # a cancelled child is stopped even if held
                     return await self._drive(None, take_over=True)
+                if self._work.pausing():
+                    self._work.aside()
                 wait = min(error.seconds, LOOK)
             except (LeaseLost, Overtaken):  # it was taken over, or ended
                 wait = 0.0
@@ -154,6 +156,8 @@ class Delegation:
         self._work.audience.tell(Delegated(self._work.call.call, self._run))
         if self._cut.is_set():
             self._cancel()
+        if self._work.pausing():
+            child.pause()
         try:
             return await child.result()
         finally:

@@ -20,13 +20,22 @@ import msgspec
 from refold.engine.clock import LateMaker, Maker
 from refold.engine.journal import Journal, Overtaken
 from refold.engine.outcomes import NEEDLESS, InFlight, abandoned, in_doubt
-from refold.engine.runtime import Runtime, rings_in
+from refold.engine.runtime import Runtime, due_in, rings_in
 from refold.engine.service import long_tool
 from refold.engine.tasks import isolate, pace
 from refold.engine.updates import Audience, Recorded
 from refold.engine.world import Child, Work
 from refold.reducers import events as ev
-from refold.reducers.effects import CallModel, Effect, Reconcile, RunTool, Settle, WaitUntil, next_effects
+from refold.reducers.effects import (
+    CallModel,
+    Effect,
+    Reconcile,
+    RunTool,
+    Settle,
+    WaitUntil,
+    doubtful,
+    next_effects,
+)
 from refold.reducers.evolution import evolve
 from refold.reducers.folds import advance
 from refold.reducers.pending import underway
@@ -35,6 +44,9 @@ from refold.store.protocol import StoreUnavailable
 
 Serving = CallModel | RunTool | Reconcile
 """Effects that call a model or a tool."""
+
+_LEFT = (CallModel, Reconcile)
+"""Effects that an engine leaves to the next one if it is to stop: not started, they are never in doubt."""
 
 AGAIN = (0.05, 0.2, 1.0)
 """Seconds before each retry of a failed write: a short lock must not make a call's outcome unknown."""
@@ -74,6 +86,7 @@ class Driver:
         self._in_flight = InFlight()
         self.driving = False  # whether facts are accepted
         self._rests = False  # stopped because nothing can be done now
+        self._pausing = False  # another engine continues after the current step
         self.introduced = False  # the log names this engine, as it must before any effect starts
         self.children: dict[str, Child] = {}
 
@@ -90,11 +103,24 @@ class Driver:
         else:
             relief()
 
-    def resume(self) -> None:
-        """Record first that an engine resumed the run: started calls without an end become in doubt."""
-        if self._resumed is not None and not self.state.ended:
-            self._queue.appendleft(Queued(self._resumed))
-            self.introduced = True
+    def resume(self) -> bool:
+        """Record first that an engine resumed the run: started calls without an end become in doubt.
+
+        Return False if there is nothing to resume.
+        """
+        if self._resumed is None or self.state.ended:
+            return False
+        self._queue.appendleft(Queued(self._resumed))
+        self.introduced = True
+        return True
+
+    def pause(self) -> None:
+        """Stop between two steps, for another engine to continue: see `Run.pause`."""
+        self._pausing = True
+        for child in self.children.values():
+            child.pause()
+        if self.driving:
+            self._look()
 
     async def drive(self) -> None:
         """Drive until nothing is pending: the run has ended, or it or a child waits for an operator."""
@@ -124,17 +150,17 @@ class Driver:
             # Queued facts come before effects: a resumption may forbid to start an open call again, and a
             # cancellation to start any.
             if not self._queue:
-                if self.state.unattended and self._resumed is not None and not self.state.ended:
-                    self.resume()
+                if self.state.unattended and not self._pausing and self.resume():
                     continue
-                effects = () if self.state.unattended else next_effects(self.state)
+                effects = self._wanted()
                 self._in_flight.let_go(effects)
                 alone = self._start(effects, tasks)
                 if alone is not None:
                     if not await self._serve_here(alone, tasks):
                         return
                     continue
-                if not (self._queue or self._in_flight.busy(self.state, self._world.clock.now())):
+                now, timers = self._world.clock.now(), not self._pausing
+                if not (self._queue or self._in_flight.busy(self.state, now, timers=timers)):
                     if self._in_flight.clear():  # the log still has it as pending, as after a crash
                         tasks.cancel_scope.cancel()
                     self._rests = True
@@ -144,6 +170,13 @@ class Driver:
                 await self._record(queued)
             if self.journal.snapshot_due(self.state):
                 tasks.start_soon(self.journal.snapshot, self.state)
+
+    def _wanted(self) -> Sequence[Effect]:
+        """Return the pending effects, without those that are left to another engine."""
+        effects = () if self.state.unattended else next_effects(self.state)
+        if not self._pausing:
+            return effects
+        return [each for each in effects if not isinstance(each, _LEFT) or self._in_flight.holds(each)]
 
     async def _serve_here(self, effect: Serving, tasks: anyio.abc.TaskGroup) -> bool:
         """Serve an effect in this task and queue its facts; return False if another task drives now."""
@@ -171,10 +204,8 @@ class Driver:
     @property
     def due(self) -> float | None:
         """Seconds until the run is runnable again; None: not before an operator acts."""
-        return self._rings_in() if self._rests else 0.0
-
-    def _rings_in(self) -> float | None:
-        return rings_in(self.state, self._world.clock.now())
+        due = due_in if self._pausing else rings_in  # a pause leaves effects that did not start
+        return due(self.state, self._world.clock.now()) if self._rests else 0.0
 
     def late(self, make: LateMaker) -> None:
         """Queue a result that arrives after its call has ended. Call it in the event loop's thread."""
@@ -229,7 +260,7 @@ class Driver:
         """Return the next fact, or None if a call was set aside instead."""
         if not self._queue and self.state.asked_at is not None:
             # Only a clock runs here: release the lease so that others can record an answer.
-            await self.journal.tenure.let_go(self._rings_in())
+            await self.journal.tenure.let_go(rings_in(self.state, self._world.clock.now()))
         if not self._queue:
             self._arrived = anyio.Event()
             await self._arrived.wait()
@@ -243,10 +274,23 @@ class Driver:
         if self._resumed is not None and not (self.introduced or queued.late):
             self.introduced = True
             await self._record(Queued(self._resumed))
+        if self._pausing and isinstance(queued.effect, CallModel) and not doubtful(self.state):
+            await self._leave_calls()
         before, events = await self._write(queued)
         if self._audience:
             for seq, event in enumerate(events, before.seq + 1):
                 self._audience.tell(Recorded(seq, event))
+
+    async def _leave_calls(self) -> None:
+        """Record that this engine starts nothing more, so that no call of the response is in doubt."""
+        resumed = self._resumed
+        if resumed is None or self.state.unattended or self.state.ended:
+            return
+
+        def make(state: RunState, at: int, salt: bytes) -> ev.Fact:
+            return msgspec.structs.replace(resumed(state, at, salt), downtime=0, unattended=True)
+
+        await self._record(Queued(make))
 
     async def _write(self, queued: Queued) -> tuple[RunState, Sequence[ev.Event]]:
         """Append a fact and its decisions.
@@ -331,6 +375,7 @@ class Driver:
             audience=self._audience,
             late=self.late,
             aside=aside,
+            pausing=lambda: self._pausing,
             serve=self._runtime.serve,
             children=self.children,
         )

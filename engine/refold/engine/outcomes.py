@@ -93,14 +93,15 @@ class InFlight:
                 self._scopes[effect].cancel()
                 self.end(effect)
 
-    def busy(self, state: RunState, now: int) -> bool:
+    def busy(self, state: RunState, now: int, *, timers: bool = True) -> bool:
         """Return whether anything needs this engine.
 
         An operator may take days: a timer beside the question needs the engine only in its last minute. An
-        engine that loads the run after the deadline applies the policy's timeout rule.
+        engine that loads the run after the deadline applies the policy's timeout rule. Without `timers`, all
+        of them are left to other engines.
         """
         left = [effect for effect in self._scopes if effect not in self._aside]
-        if self._aside:
+        if self._aside or not timers:
             left = [effect for effect in left if not isinstance(effect, WaitUntil)]
         elif state.asked_at is not None:
             left = [each for each in left if not isinstance(each, WaitUntil) or each.at - now <= _PATIENCE]

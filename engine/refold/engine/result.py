@@ -227,8 +227,10 @@ def _waits(state: RunState) -> str:
         return f"the run waits for approval of {', '.join(state.approval.event.calls)}"
     if doubted := unknown_calls(state):
         return f"the run waits for an operator to resolve {', '.join(doubted)} (outcome unknown)"
-    children = ", ".join(open_children(state))
-    return f"a child run waits for an operator: {children}" if children else "the run waits for a message"
+    if children := ", ".join(open_children(state)):
+        return f"a child run waits for an operator: {children}"
+    waits_for = "a message" if state.agent_state.awaits_operator else "a worker"
+    return f"the run waits for {waits_for}"
 
 
 def policy_value(hit: LimitHit) -> str:

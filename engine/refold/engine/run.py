@@ -45,7 +45,7 @@ class Run:
         self, run: str, runtime: Runtime, opening: Opening | None, *, take_over: bool = False
     ) -> None:
         self.id = run
-        self._take_over = take_over
+        self._take_over, self._pausing = take_over, False
         self._runtime, self._opening = runtime, opening
         self._live: LiveAgent | None = None  # created on first use of `machine`
         self._inbox: list[Maker] = []
@@ -136,6 +136,16 @@ class Run:
             return composition.cancelled(ev.CancelRequested(at=at, by=by), reason, self._redactor(state))
 
         self._put(make)
+
+    def pause(self) -> None:
+        """Request that the engine stop between two steps, for another engine to continue.
+
+        Calls in flight end, and no request starts. The calls of a response that arrives meanwhile are left to
+        the next engine. `result()` then returns; no call's outcome is unknown.
+        """
+        self._pausing = True
+        if self._loop is not None:
+            self._loop.pause()
 
     def send(self, message: str, *, by: str = "user") -> None:
         """Answer a run that waits for a message; await `result()` again to continue.
@@ -331,6 +341,8 @@ class Run:
         for make in first:
             loop.put(make)
         self._hand_over(loop)
+        if self._pausing:
+            loop.pause()
         return loop
 
     def _hand_over(self, loop: Driver) -> None:

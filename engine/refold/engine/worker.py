@@ -4,6 +4,10 @@ A run is runnable if it was left to workers, if an operator answered it from els
 without an engine, or if its engine died. Many workers in many processes may share one store: by its lease, a
 run belongs to one worker at a time.
 
+A worker that is to stop drains: it takes no new run, and puts down each run between two steps, so that no
+call's outcome is unknown because of a deployment. A run that a worker can never drive, because a newer refold
+or a guard that is not installed decides in it, is left untouched: not even its lease is taken.
+
 Runs can be answered and halted without model and tools. Halting a run takes its lease away: the engine that
 drives it cannot write any longer, and stops when it notices. Calls in flight are settled as outcome unknown.
 """
@@ -31,10 +35,12 @@ from refold.engine.secrets import redactor_of
 from refold.engine.tasks import first
 from refold.engine.tenure import BRIEF, LeaseLapsed, Tenure
 from refold.engine.world import World
-from refold.reducers.errors import Damaged, Inconclusive, WrongUse
+from refold.reducers.effects import doubtful
+from refold.reducers.errors import Damaged, Inconclusive, NewerLog, WrongUse
 from refold.reducers.events import StateChanged
 from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.meters import open_children
+from refold.reducers.rules import rules_of
 from refold.reducers.state import RunState
 from refold.store.protocol import LEASE_SECONDS, Held, LeaseLost, Store, UnknownRun
 
@@ -43,6 +49,10 @@ POLL = 1.0
 
 PASSED_BY = 60.0
 """Seconds for which a run is skipped that could not be driven here; another worker may have what it needs."""
+
+
+DRAIN_SECONDS = 30.0
+"""Seconds in which steps in progress may end before a worker stops."""
 
 
 class TakenUp(msgspec.Struct, frozen=True, tag="taken_up"):
@@ -67,11 +77,33 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     lost: bool = False
 
 
-News = TakenUp | PutDown | Failed
+class HandedOver(msgspec.Struct, frozen=True, tag="handed_over"):
+    """This worker stops, and left the run to others; its log has `events` events.
+
+    `calls` were interrupted, because they took longer than the drain: their outcome is unknown.
+    """
+
+    run: str
+    events: int
+    calls: tuple[str, ...] = ()
+
+
+class Skipped(msgspec.Struct, frozen=True, tag="skipped"):
+    """This worker can never drive the run, and does not touch it: another worker must."""
+
+    run: str
+    problem: str
+
+
+News = TakenUp | PutDown | Failed | HandedOver | Skipped
+
+
+class _Unfit(WrongUse):
+    """A run whose decisions this process cannot make."""
 
 
 class Worker:
-    """Drives the runnable runs of one store, up to `at_once` concurrently.
+    """Drives the runnable runs of one store, up to `concurrency` of them in parallel.
 
     `agents` is an agent, for its runs and those of its handoffs, or a function that returns the agent for a
     run's state. The function raises `WrongUse` for runs that this worker leaves to others. `tell` is called
@@ -83,24 +115,50 @@ class Worker:
         store: StoreSource,
         agents: Agent | Callable[[RunState], Agent],
         *,
-        at_once: int = 8,
+        concurrency: int = 8,
         lease: float = LEASE_SECONDS,
         poll: float = POLL,
         tell: Callable[[News], None] = lambda news: None,  # noqa: ARG005
     ) -> None:
-        if at_once < 1:
-            raise WrongUse(f"at_once: expected 1 or more, got {at_once}")
-        self._source, self._at_once, self._lease, self._poll = store, at_once, lease, poll
+        if concurrency < 1:
+            raise WrongUse(f"concurrency: expected 1 or more, got {concurrency}")
+        self._source, self.concurrency, self._lease, self._poll = store, concurrency, lease, poll
         self._agent_of = _one_of(agents) if isinstance(agents, Agent) else agents
         self._tell = tell
         self._driving: set[str] = set()
+        self._live: dict[str, Run] = {}  # those with an engine here
+        self._taken: set[str] = set()  # those of which news was told
+        self._ends_at: float | None = None  # when a drain ends
         self._passed_by: dict[str, float] = {}  # skipped runs, and until when
         self._free = anyio.Event()
         self._registry = installed_guards()
         self._searched = False
 
+    @property
+    def driving(self) -> int:
+        """The number of runs that are driven now."""
+        return len(self._driving)
+
+    @property
+    def draining(self) -> bool:
+        """Whether the worker takes no more runs."""
+        return self._ends_at is not None
+
+    def drain(self, seconds: float = DRAIN_SECONDS) -> None:
+        """Take no new run, and make `run` return once the present ones are left to other workers.
+
+        Each run is left between two steps: calls in flight end, and nothing else starts. After `seconds`,
+        calls that still run are cancelled: their outcome is unknown, unless they may be repeated. Call it in
+        the event loop's thread, while `run` is awaited; a second call can only shorten the drain.
+        """
+        ends_at = anyio.current_time() + seconds
+        self._ends_at = ends_at if self._ends_at is None else min(ends_at, self._ends_at)
+        for run in self._live.values():
+            run.pause()
+        self._free.set()
+
     async def run(self, *, until_idle: bool = False) -> None:
-        """Work until cancelled; each run is then runnable for other workers at once.
+        """Work until `drain` is called, or until cancelled: each run is then left to other workers at once.
 
         With `until_idle`, return as soon as no run is runnable and none is driven here. Raises errors of the
         store if the search for runs fails.
@@ -114,16 +172,21 @@ class Worker:
     async def _work(self, store: Store, *, until_idle: bool) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._search, store)
-            while True:
+            while not self.draining:
                 self._free = anyio.Event()
                 wanted = await self._list_wanted(store)
-                for run in wanted:
+                for run in () if self.draining else wanted:
                     self._driving.add(run)
                     tasks.start_soon(self._drive, store, run)
                 if until_idle and self._searched and not self._driving and not wanted:
                     return
                 with anyio.move_on_after(self._poll):
                     await self._free.wait()
+            while self._driving and (left := (self._ends_at or 0.0) - anyio.current_time()) > 0:
+                self._free = anyio.Event()
+                with anyio.move_on_after(left):
+                    await self._free.wait()
+            tasks.cancel_scope.cancel()
 
     async def _search(self, store: Store) -> None:
         """Queue runs that lost their claim, a row of the store: no engine has them or would find them.
@@ -152,10 +215,11 @@ class Worker:
         if await source_of(store, run):
             return False
         state = await Journal(store, run, Tenure(store, run, BRIEF)).load(self._registry)
+        rules_of(state)
         return is_lost(state, time.time_ns()) and await store.claim(run) is None
 
     async def _list_wanted(self, store: Store) -> list[str]:
-        room, now = self._at_once - len(self._driving), anyio.current_time()
+        room, now = self.concurrency - len(self._driving), anyio.current_time()
         self._passed_by = {run: until for run, until in self._passed_by.items() if until > now}
         known = {*self._driving, *self._passed_by}
         # Runs begun a moment ago may have no lease yet and still be listed.
@@ -166,12 +230,17 @@ class Worker:
         try:
             await self._drive_run(store, run)
         except (Held, LeaseLost, LeaseLapsed, Overtaken) as error:
-            self._tell(Failed(run, str(error), lost=True))
+            if run in self._taken:  # otherwise another engine was faster
+                self._tell(Failed(run, str(error), lost=True))
+        except (NewerLog, _Unfit) as error:
+            self._passed_by[run] = math.inf  # what is installed here does not change while the process runs
+            self._tell(Skipped(run, str(error)))
         except Exception as error:  # an error in one run must not stop the others
             self._tell(Failed(run, str(error) or type(error).__name__))
             self._passed_by[run] = anyio.current_time() + PASSED_BY
         finally:
             self._driving.discard(run)
+            self._taken.discard(run)
             self._free.set()
 
     async def _drive_run(self, store: Store, run: str) -> None:
@@ -181,16 +250,37 @@ class Worker:
             return
         journal = Journal(store, run, Tenure(store, run, BRIEF))
         state = await journal.load(self._registry)
+        _refuse_unfit(state)
         if _rests(state)[0]:
             await self._put_back(store, journal)
             return
         agent, events = self._agent_of(state), state.seq
         del state  # do not keep a long run's state while it is driven
-        async with agent.resume(run, store=store, lease=self._lease) as resumed:
-            async for _ in resumed.updates():  # the first event shows that we have the run
-                self._tell(TakenUp(run, events))
-                break
-            self._tell(PutDown(run, await resumed.result()))
+        if self.draining:
+            return
+        resumed = self._live[run] = agent.resume(run, store=store, lease=self._lease)
+        try:
+            await self._see_through(resumed, events)
+        finally:
+            del self._live[run]
+
+    async def _see_through(self, run: Run, events: int) -> None:
+        """Drive a run until it ends or waits for an operator, or until this worker stops."""
+        try:
+            async with run:
+                async for _ in run.updates():  # the first event shows that we have the run
+                    self._taken.add(run.id)
+                    self._tell(TakenUp(run.id, events))
+                    break
+                result = await run.result()
+        except anyio.get_cancelled_exc_class():
+            if run.id in self._taken:
+                self._tell(HandedOver(run.id, run.state.seq, doubtful(run.state)))
+            raise
+        if self.draining and not _waits(run.state):
+            self._tell(HandedOver(run.id, run.state.seq))
+        else:
+            self._tell(PutDown(run.id, result))
 
     async def _put_back(self, store: Store, journal: Journal) -> None:
         """Set when a run that is not runnable now will be runnable."""
@@ -200,6 +290,21 @@ class Worker:
             state = await journal.load(self._registry)
             await wake_parent(store, state)
             tenure.due = _rests(state)[1]
+
+
+def _refuse_unfit(state: RunState) -> None:
+    """Raise `NewerLog` or `_Unfit` if this process cannot make the run's decisions."""
+    if not state.ended:
+        rules_of(state)
+    try:
+        refuse_blind(state)
+    except WrongUse as error:
+        raise _Unfit(str(error)) from error
+
+
+def _waits(state: RunState) -> bool:
+    """Return whether the run has ended or waits for an operator."""
+    return state.ended or state.asked_at is not None
 
 
 def _rests(state: RunState) -> tuple[bool, float | None]:

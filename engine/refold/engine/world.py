@@ -52,6 +52,10 @@ class Child(Protocol):
         """Settle what is in flight, and end the run."""
         ...
 
+    def pause(self) -> None:
+        """Stop between two steps, for another engine to continue."""
+        ...
+
     async def result(self) -> RunResult:
         """Drive it until it ends or waits for an operator."""
         ...
@@ -62,8 +66,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     Cancelling `scope` settles it. `epoch` is the fencing token of the engine's lease. `audience` receives
     updates, `late` the result of a thread whose call was cut off. `aside` reports that the effect waits for
-    an operator in a child run. `serve` serves the effects of child runs. `children` has the child runs in
-    flight, by id.
+    an operator in a child run, or for its engine. `pausing` returns whether this engine is about to stop.
+    `serve` serves the effects of child runs. `children` has the child runs in flight, by id.
     """
 
     effect: CallModel | RunTool | Reconcile
@@ -76,6 +80,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     audience: Audience
     late: Callable[[LateMaker], None]
     aside: Callable[[], None]
+    pausing: Callable[[], bool]
     serve: "Callable[[Work], Awaitable[tuple[Maker, ...]]]"
     children: dict[str, Child]
 
