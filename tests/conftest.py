@@ -130,3 +130,28 @@ def server() -> Iterator["Server"]:
     made.shutdown()
     made.server_close()
     thread.join()
+
+
+@pytest.fixture(scope="session")
+def postgres_address() -> Iterator[str]:
+    """A PostgreSQL database: that of `REFOLD_TEST_POSTGRES`, or one of a server started for this process."""
+    if given := os.environ.get("REFOLD_TEST_POSTGRES"):
+        yield given
+        return
+    from support.postgres import FAST, PostgresServer
+
+    server = PostgresServer(FAST)
+    try:
+        yield server.start().address
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def postgres(postgres_address: str) -> Iterator[str]:
+    """The address of a store in PostgreSQL that does not exist yet."""
+    from support.postgres import drop_schema, new_schema
+
+    address = new_schema(postgres_address)
+    yield address
+    drop_schema(address)

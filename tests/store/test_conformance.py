@@ -1,4 +1,4 @@
-"""Both stores keep every promise of a store, on asyncio and on trio."""
+"""Every store keeps every promise of a store, on asyncio and on trio."""
 
 import sqlite3
 from collections.abc import AsyncGenerator
@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from refold.store import MemoryStore, SqliteStore, Store
+from refold.store.postgres.store import PostgresStore
 from refold.store.testing import StoreConformance
+from support.postgres import execute
 
 
 class TestMemoryStore(StoreConformance):
@@ -38,3 +40,17 @@ class TestSqliteStore(StoreConformance):
         # The clock is the machine's. That it went on is the same as that everything was written earlier.
         with closing(sqlite3.connect(self.path)) as other, other:
             other.execute("UPDATE claim SET until = until - ?", (round(seconds * 1000),))
+
+
+class TestPostgresStore(StoreConformance):
+    @pytest.fixture(autouse=True)
+    def place(self, postgres: str) -> None:
+        self.address = postgres
+
+    @asynccontextmanager
+    async def open_store(self) -> AsyncGenerator[Store]:
+        async with await PostgresStore.open(self.address, durability="process") as store:
+            yield store
+
+    def pass_time(self, seconds: float) -> None:
+        execute(self.address, f"UPDATE {{s}}.run SET until = until - {round(seconds * 1000)}")

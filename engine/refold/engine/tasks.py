@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import anyio
 from anyio.lowlevel import RunVar, checkpoint
 
-from refold.store.thread import finish_despite_cancel
+from refold.store.cancellation import finish_despite_cancel
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 

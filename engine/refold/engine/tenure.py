@@ -22,7 +22,7 @@ from anyio import CancelScope, current_time, move_on_after
 
 from refold.reducers.errors import ExternalFailure, RefoldError
 from refold.store.protocol import Held, Lease, LeaseLost, Store, StoreUnavailable
-from refold.store.thread import finish_despite_cancel
+from refold.store.cancellation import finish_despite_cancel
 
 _PROC = Path("/proc")
 

@@ -27,12 +27,13 @@ import anyio
 
 from refold.store import readable
 from refold.store.access import Durability, look, open_reader, open_writer
+from refold.store.cancellation import finish_despite_cancel
 from refold.store.connection import PagedConnection
 from refold.store.group_commit import AppendRequest, Known, Outcome, commit, commit_unhindered
 from refold.store.protocol import Head, Lease, Record
 from refold.store.readable import Readable
 from refold.store.rows import translate_errors
-from refold.store.thread import Connection, finish_despite_cancel
+from refold.store.thread import Connection
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")

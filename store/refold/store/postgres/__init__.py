@@ -1,0 +1,1 @@
+"""Logs in PostgreSQL. Needs psycopg: `pip install 'refold[postgres]'`."""

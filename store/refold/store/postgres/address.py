@@ -1,0 +1,53 @@
+"""Addresses of stores in PostgreSQL: `postgresql://[USER[:PASSWORD]@]HOST[,HOST]/DATABASE[?schema=NAME&...]`.
+
+Everything but `schema` is libpq's: several hosts, `target_session_attrs`, `sslmode`, and the environment
+variables and password file that it reads.
+"""
+
+import re
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from refold.reducers.errors import WrongUse
+
+SCHEMES = ("postgresql", "postgres")
+DEFAULT_SCHEMA = "refold"
+
+_SCHEMA = re.compile("[a-z_][a-z0-9_]{0,62}")
+_SECRETS = ("password", "sslpassword")
+_HIDDEN = "***"
+
+
+class PostgresAddress(NamedTuple):
+    """What libpq is given, the schema of the tables, and the address as displayed, without passwords."""
+
+    conninfo: str
+    schema: str
+    shown: str
+
+
+def parse_address(text: str) -> PostgresAddress:
+    """Parse an address. Raises `WrongUse`; a password is in no message."""
+    shown = show_address(text)
+    try:
+        parts = urlsplit(text)
+        settings = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError as error:
+        raise WrongUse(f"store {shown!r}: is not a URL: {error}") from error
+    schemas = [value for name, value in settings if name == "schema"]
+    schema = schemas[-1] if schemas else DEFAULT_SCHEMA
+    if not _SCHEMA.fullmatch(schema):
+        raise WrongUse(
+            f"store {shown!r}: schema {schema!r}: expected lower-case letters, digits and _, at most 63"
+        )
+    rest = urlencode([(name, value) for name, value in settings if name != "schema"])
+    conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, rest, ""))
+    return PostgresAddress(conninfo, schema, shown)
+
+
+def show_address(text: str) -> str:
+    """Return an address without its passwords, for messages."""
+    for name in _SECRETS:
+        text = re.sub(rf"(?i)([?&]{name}=)[^&#]*", rf"\g<1>{_HIDDEN}", text)
+    # The password ends at the last @ before the path; it may itself have one that was not escaped.
+    return re.sub(r"^([A-Za-z]+://[^:/?#]*):[^/?#]*@", rf"\g<1>:{_HIDDEN}@", text)
