@@ -32,11 +32,13 @@ class Failing(SqliteStore):
 
     left = 0
 
-    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
+    async def append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool = False
+    ) -> Head:
         if Failing.left <= 0:
             raise StoreUnavailable("here", "the disk is full")
         Failing.left -= 1
-        return await super().append(run, expected_seq, lease, records)
+        return await super().append(run, expected_seq, lease, records, release=release)
 
 
 @pytest.mark.parametrize("appends", range(1, 5))

@@ -86,8 +86,10 @@ class Telling:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        head = await self._store.append(run, expected_seq, lease, records)
+    async def append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool = False
+    ) -> Head:
+        head = await self._store.append(run, expected_seq, lease, records, release=release)
         print(run, head.seq, file=self._told, flush=True)
         return head
 

@@ -135,9 +135,20 @@ async def test_a_store_that_takes_nothing_back(monkeypatch: pytest.MonkeyPatch) 
     meanwhile.
     """
     monkeypatch.setattr("refold.engine.tenure._LAST_WORD", 0.1)
-    store, before = Mute(), asyncio.all_tasks()
-    waiter = asyncio.create_task(started(store).result())
+    store, before, begun = Mute(), asyncio.all_tasks(), anyio.Event()
+
+    @tool(replay="read_only")
+    async def stay() -> str:
+        """Stay."""
+        begun.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    agent = Agent(model=ScriptedModel([call("stay")]), tools=[stay], store=store)
+    waiter = asyncio.create_task(agent.start("Do it.", run_id="r").result())
     with anyio.fail_after(5):
+        await begun.wait()
+        waiter.cancel()
         await store.asked.wait()
         while not waiter.done():
             for task in asyncio.all_tasks() - before:

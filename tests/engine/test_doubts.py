@@ -223,8 +223,10 @@ class FragileStore(MemoryStore):
 
     broke = False
 
-    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        head = await super().append(run, expected_seq, lease, records)
+    async def append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool = False
+    ) -> Head:
+        head = await super().append(run, expected_seq, lease, records, release=release)
         if records[0].kind == "doubt_resolved" and not self.broke:
             self.broke = True
             raise Enough

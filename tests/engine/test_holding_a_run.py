@@ -27,7 +27,7 @@ from refold.reducers.errors import MissingFact, WrongUse
 from refold.reducers.events import Manifest, StateChanged
 from refold.reducers.machine import MOVES, AgentState, Trigger
 from refold.store import MemoryStore
-from refold.store.protocol import Claim
+from refold.store.protocol import Snapshot
 from support import runs
 from support.driving import assert_sound, kinds
 from support.stores import FailingStore, WatchedStore
@@ -266,10 +266,10 @@ async def test_a_machine_is_told_of_no_move_twice() -> None:
     entered: list[str] = []
 
     class Watched(FailingStore):
-        async def claim(self, run_id: str) -> Claim | None:
+        async def snapshot(self, run_id: str, version: str) -> Snapshot | None:
             if self.failed and run is not None:
                 run.machine.on_enter_COMPLETED(lambda: entered.append("COMPLETED"))
-            return await super().claim(run_id)
+            return await super().snapshot(run_id, version)
 
     run = Agent(model=ScriptedModel([say("So.")]), store=Watched(2, after=True)).start("Do it.")
     assert "COMPLETED" == (await run.result()).state

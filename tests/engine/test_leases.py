@@ -136,8 +136,10 @@ class Dozing(MemoryStore):
     def clock(self) -> float:
         return anyio.current_time() + self.slept
 
-    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        head = await super().append(run, expected_seq, lease, records)
+    async def append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool = False
+    ) -> Head:
+        head = await super().append(run, expected_seq, lease, records, release=release)
         if not self.slept and any(record.kind == "tools_dispatched" for record in records):
             self.slept = self.seconds
             if self.taken:

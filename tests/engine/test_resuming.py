@@ -103,8 +103,10 @@ class Enough(Exception):
 class OneAppendStore(MemoryStore):
     """Throws the engine away right after each append, but for the one that says that it was thrown away."""
 
-    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        head = await super().append(run, expected_seq, lease, records)
+    async def append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool = False
+    ) -> Head:
+        head = await super().append(run, expected_seq, lease, records, release=release)
         if records[0].kind != "run_resumed":
             raise Enough
         return head

@@ -78,11 +78,17 @@ def fence_nobody(patch: Patch) -> None:
     real = MemoryStore.append
 
     async def append(
-        self: MemoryStore, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]
+        self: MemoryStore,
+        run: str,
+        expected_seq: int,
+        lease: Lease,
+        records: Sequence[Record],
+        *,
+        release: bool = False,
     ) -> Head:
         current = await self.claim(run)
         newest = lease if current is None else Lease(run=run, token=current.token)
-        return await real(self, run, expected_seq, newest, records)
+        return await real(self, run, expected_seq, newest, records, release=release)
 
     patch.setattr(MemoryStore, "append", append)
 

@@ -68,8 +68,10 @@ class NotingStore(SqliteStore):
 
     notes: Path
 
-    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        head = await super().append(run, expected_seq, lease, records)
+    async def append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool = False
+    ) -> Head:
+        head = await super().append(run, expected_seq, lease, records, release=release)
         trace(self.notes, f"{run} {head.seq} {head.hash.hex()}")
         return head
 

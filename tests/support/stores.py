@@ -15,10 +15,12 @@ class WatchedStore(MemoryStore):
         super().__init__()
         self.on_disk = 0
 
-    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
+    async def append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool = False
+    ) -> Head:
         for _ in range(5):
             await anyio.lowlevel.checkpoint()
-        head = await super().append(run, expected_seq, lease, records)
+        head = await super().append(run, expected_seq, lease, records, release=release)
         for _ in range(5):
             await anyio.lowlevel.checkpoint()
         self.on_disk = head.seq
@@ -38,11 +40,13 @@ class FailingStore(MemoryStore):
         self.appends = 0
         self.failed = False
 
-    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
+    async def append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool = False
+    ) -> Head:
         self.appends += 1
         if self.appends != self.fail_at and not (self.forever and self.appends > self.fail_at):
-            return await super().append(run, expected_seq, lease, records)
+            return await super().append(run, expected_seq, lease, records, release=release)
         self.failed = True
         if self.after:
-            await super().append(run, expected_seq, lease, records)
+            await super().append(run, expected_seq, lease, records, release=release)
         raise StoreUnavailable("runs.db", "the disk is full", outcome_known=not self.after)

@@ -158,7 +158,13 @@ class Journal:
         at = max(before.at, after.at)
         records = [record(event, at, salt) for event in events]
         try:
-            await self.store.append(self._run, before.seq, await self.tenure.hold(), records)
+            lease = await self.tenure.hold()
+            # A child run is released only after its parent was woken: see `wake_parent`.
+            if after.ended and after.setup.parent is None:
+                async with self.tenure.ending():
+                    await self.store.append(self._run, before.seq, lease, records, release=True)
+            else:
+                await self.store.append(self._run, before.seq, lease, records)
         except (Conflict, Held) as error:
             if isinstance(error, Held) and not (await self.store.head(self._run)).seq:
                 raise  # another engine is about to begin the run, or died before

@@ -329,7 +329,9 @@ class Driver:
             try:
                 state = await self.journal.load(self._runtime.registry)
                 # Another engine may have written the same state under its own name: check the lease as well.
-                await self.journal.tenure.confirm()
+                # The append that ends a run gives the lease back, and no effect follows it.
+                if not state.ended:
+                    await self.journal.tenure.confirm()
             except StoreUnavailable:
                 continue
             self.state = state

@@ -12,7 +12,8 @@ import os
 import secrets
 import socket
 import time
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -21,8 +22,8 @@ import anyio
 from anyio import CancelScope, current_time, move_on_after
 
 from refold.reducers.errors import ExternalFailure, RefoldError
-from refold.store.protocol import Held, Lease, LeaseLost, Store, StoreUnavailable
 from refold.store.cancellation import finish_despite_cancel
+from refold.store.protocol import Held, Lease, LeaseLost, Store, StoreUnavailable
 
 _PROC = Path("/proc")
 
@@ -136,6 +137,7 @@ class Tenure:
         self._holder = new_holder()
         self._lease: Lease | None = None
         self._asked = False
+        self._ending = False
         self.due: float | None = 0.0
         self._since = (0.0, 0.0)  # when the lease was last granted, by both clocks
 
@@ -181,6 +183,16 @@ class Tenure:
         """Check in the store that the lease is still ours. Raises `LeaseLost`."""
         if self._lease is not None:
             await self._check_claim(self._lease)
+
+    @asynccontextmanager
+    async def ending(self) -> AsyncGenerator[None]:
+        """Around the append that also releases the lease: it is not lost meanwhile, and gone afterwards."""
+        self._ending = True
+        try:
+            yield
+            self._lease, self._asked = None, False
+        finally:
+            self._ending = False
 
     async def up_to_date(self) -> None:
         """Take the lease anew, which marks earlier wake-ups of the run as done."""
@@ -247,7 +259,7 @@ class Tenure:
             except StoreUnavailable:
                 pass
             except LeaseLost:
-                if self._lease is lease:  # otherwise it was released meanwhile
+                if self._lease is lease and not self._ending:  # otherwise it was released meanwhile
                     raise
         return self._seconds_left() > 0
 

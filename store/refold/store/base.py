@@ -118,6 +118,12 @@ def release_lease(claims: Claims, lease: Lease, after: int | None) -> None:
         claims.set_claim(lease.run, "", length)
 
 
+def give_up(claims: Claims, run: str) -> None:
+    """Release the run after its last append: it waits for nothing, even if it was woken."""
+    claims.fence(run)
+    claims.drop_claim(run)
+
+
 def wake_run(claims: Claims, run: str) -> None:
     """Make the run due as soon as it is free. Raises `UnknownRun`."""
     if not claims.has_events(run):
@@ -146,10 +152,12 @@ class BaseStore(ABC):
     Opened by `open_store`, closed by `aclose` or at the end of `async with`.
     """
 
-    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
+    async def append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool = False
+    ) -> Head:
         """See `Store.append`."""
         check_append(run, expected_seq, lease, records)
-        return await self._append(run, expected_seq, lease, records)
+        return await self._append(run, expected_seq, lease, records, release=release)
 
     async def head(self, run: str) -> Head:
         """See `Store.head`."""
@@ -215,6 +223,19 @@ class BaseStore(ABC):
         """See `Store.due`."""
         return await self._due(max(most, 0))
 
+    async def take_due(
+        self, most: int, *, holder: str, seconds: float = LEASE_SECONDS, skip: Collection[str] = ()
+    ) -> Sequence[Lease]:
+        """See `Store.take_due`."""
+        check_holder(holder)
+        return await self._take_due(max(most, 0), holder, milliseconds(seconds), frozenset(skip))
+
+    async def wait_due(self, seconds: float) -> None:
+        """See `Store.wait_due`."""
+        from anyio import sleep
+
+        await sleep(seconds)
+
     async def claim(self, run: str) -> Claim | None:
         """See `Store.claim`."""
         check_run(run)
@@ -269,7 +290,9 @@ class BaseStore(ABC):
         """Run a lease rule in a write transaction."""
 
     @abstractmethod
-    async def _append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head: ...
+    async def _append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool
+    ) -> Head: ...
 
     @abstractmethod
     async def _head(self, run: str) -> Head: ...
@@ -295,6 +318,16 @@ class BaseStore(ABC):
 
     @abstractmethod
     async def _due(self, most: int) -> Sequence[str]: ...
+
+    async def _take_due(self, most: int, holder: str, length: int, skip: Collection[str]) -> Sequence[Lease]:
+        """Lease due runs one after another; a run that another caller leased meanwhile is left out."""
+        taken = list[Lease]()
+        listed = await self._due(most + len(skip)) if most else ()
+        for run in [run for run in listed if run not in skip][:most]:
+            lease = await self._transact(take_lease, run, holder, length, None)
+            if isinstance(lease, Lease):
+                taken.append(lease)
+        return taken
 
     @abstractmethod
     async def _claim(self, run: str) -> Claim | None: ...

@@ -153,10 +153,12 @@ class Committer:
         self._trips = 0  # commits that must go there before the next one here
         self._asked = 0  # value of `writer.asked` after our last commit there
 
-    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
+    async def append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool
+    ) -> Head:
         """See `Store.append`. When it raises, cancellation included, no work is still in progress."""
         self.database.writer  # noqa: B018 - raises if there is none
-        append = Append(AppendRequest(run, expected_seq, lease, records))
+        append = Append(AppendRequest(run, expected_seq, lease, records, release))
         self._waiting.append(append)
         try:
             if self.database.durability == "process":

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from refold.reducers.errors import RefoldError
 from refold.store import rows, schema, tables
-from refold.store.base import refusal
+from refold.store.base import give_up, refusal
 from refold.store.connection import PagedConnection, roll_back
 from refold.store.protocol import (
     DamagedStore,
@@ -38,6 +38,7 @@ class AppendRequest(NamedTuple):
     expected_seq: int
     lease: Lease
     records: Sequence[Record]
+    release: bool
 
 
 class Known:
@@ -87,8 +88,10 @@ def _write_group(connection: PagedConnection, group: Sequence[AppendRequest], kn
     """Write the group in the open transaction and end it. Return the outcome of each append."""
     writing = False
     try:
-        outcomes, events = _prepare(connection, group, known.recall(connection))
+        places = known.recall(connection)
+        outcomes, events = _prepare(connection, group, places)
         insert(connection, events)
+        _release(connection, group, outcomes, places)
         writing = True
         connection.execute("COMMIT")
         known.keep(connection)
@@ -99,6 +102,19 @@ def _write_group(connection: PagedConnection, group: Sequence[AppendRequest], kn
         roll_back(connection)
         raise
     return outcomes
+
+
+def _release(
+    connection: PagedConnection,
+    group: Sequence[AppendRequest],
+    outcomes: Sequence[Outcome],
+    places: dict[str, RunPlace],
+) -> None:
+    """Release the runs whose last append was written."""
+    for append, outcome in zip(group, outcomes, strict=True):
+        if append.release and isinstance(outcome, Head):
+            give_up(tables.ClaimTable(connection), append.run)
+            del places[append.run]  # its token changed
 
 
 def _retry_each(

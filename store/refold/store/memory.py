@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar, TypeVarTuple
 from msgspec.structs import replace
 
 from refold.reducers.errors import WrongUse
-from refold.store.base import BaseStore, Claims, check_sealed, refusal
+from refold.store.base import BaseStore, Claims, check_sealed, give_up, refusal
 from refold.store.chain import START, extend
 from refold.store.checks import (
     BYTES,
@@ -85,7 +85,7 @@ class _Tables:
         self._claims[run] = self._claims[run]._replace(until=self._now() + seconds, length=seconds)
 
     def drop_claim(self, run: str) -> None:
-        del self._claims[run]
+        self._claims.pop(run, None)
 
     def wake(self, run: str) -> None:
         now = self._now()
@@ -183,8 +183,14 @@ class MemoryStore(BaseStore):
     async def _transact(self, rule: Callable[[Claims, *Args], T], *args: *Args) -> T:
         return rule(await self._turn(), *args)
 
-    async def _append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        return (await self._turn()).append(run, expected_seq, lease, records)
+    async def _append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool
+    ) -> Head:
+        tables = await self._turn()
+        head = tables.append(run, expected_seq, lease, records)
+        if release:
+            give_up(tables, run)
+        return head
 
     async def _head(self, run: str) -> Head:
         return (await self._turn()).head(run)

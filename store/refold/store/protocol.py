@@ -228,12 +228,15 @@ class Store(Protocol):
     not at all; every other cancelled method changes nothing.
     """
 
-    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
+    async def append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool = False
+    ) -> Head:
         """Append `records` atomically, and return the new head once they are durable.
 
         `expected_seq` is the number of the run's last event (0 for a new run). It and the lease's token are
         checked in the writing transaction. Raises `Conflict` or `LeaseLost`; nothing is then written.
-        `records` must not be empty.
+        `records` must not be empty. With `release`, the same transaction ends the lease, and the run then
+        waits for nothing, even if it was woken: for the end of a run.
 
         A new run may begin as a fork: `expected_seq` is then the number of an event in another run's own log,
         and the first record, of kind `run_forked`, names that run, that number and that event's hash in its
@@ -322,6 +325,22 @@ class Store(Protocol):
         """Return the ids of at most `most` free, runnable runs, longest waiting first.
 
         They were woken, their time after a release has passed, or their engine's lease expired.
+        """
+        ...
+
+    async def take_due(
+        self, most: int, *, holder: str, seconds: float = LEASE_SECONDS, skip: Collection[str] = ()
+    ) -> Sequence[Lease]:
+        """Lease at most `most` of the runs that `due` lists to `holder`, longest waiting first.
+
+        Concurrent callers get different runs. The runs in `skip` are left to others.
+        """
+        ...
+
+    async def wait_due(self, seconds: float) -> None:
+        """Return when a run may have become due, after `seconds` at the latest.
+
+        A wake-up may be missed, so call it with the interval at which `due` is polled.
         """
         ...
 

@@ -156,6 +156,8 @@ class RecordingStore(MemoryStore):
         expected_seq: int,  # noqa: ARG002
         lease: Lease,  # noqa: ARG002
         records: Sequence[Record],  # noqa: ARG002
+        *,
+        release: bool,  # noqa: ARG002
     ) -> Head:
         raise self._refusal(run)
 

@@ -94,8 +94,12 @@ class SqliteStore(BaseStore):
         """
         return cls(DirectBridge(), Readable.open_here(Path(path)))
 
-    async def _append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        return await self._call(self._writer.append, run, expected_seq, lease, records)
+    async def _append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool
+    ) -> Head:
+        return await self._call(
+            partial(self._writer.append, release=release), run, expected_seq, lease, records
+        )
 
     async def _head(self, run: str) -> Head:
         place = await self._read(tables.find, run)

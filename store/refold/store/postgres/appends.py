@@ -101,8 +101,8 @@ class Appender:
     def _fail(self, group: Sequence[Append], error: psycopg.Error | RefoldError) -> None:
         """Try each append alone after a statement failed and changed nothing, so that only one fails."""
         if len(group) == 1:
-            known = isinstance(error, RefoldError)
-            group[0].outcome = error if known else translate(self._link.shown, error)
+            known = isinstance(error, psycopg.Error)
+            group[0].outcome = translate(self._link.shown, error) if known else error
             return
         for append in group:
             append.unsure = False

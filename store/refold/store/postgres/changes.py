@@ -1,6 +1,6 @@
 """Rare changes: erasures, seals and snapshots. Functions that run in the writing thread."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -52,6 +52,12 @@ def add_seal(link: Link, heads: Sequence[SealedHead], seal: Seal) -> None:
         rows = [[each.place, each.run, each.seq, each.hash.hex()] for each in heads]
         link.execute(schema.ADD_SEALED, [_json(rows)])
         link.execute(schema.ADD_SEAL, [seal.size, seal.at, seal.root, seal.key, seal.signature])
+
+
+def take_due(link: Link, most: int, holder: str, length: int, skip: Collection[str]) -> list[Lease]:
+    """See `Store.take_due`."""
+    found = link.execute(schema.TAKE_DUE, [_json(sorted(skip)), most, holder, length, length])
+    return [Lease(run=name.decode(), token=token) for name, token in found]
 
 
 def save_snapshot(link: Link, run: str, snapshot: Snapshot) -> None:

@@ -19,6 +19,7 @@ class RunRow:
     def __init__(self, shown: str, run: str, row: SqlRow, now: int) -> None:
         self._shown, self._run, self._now = shown, run, now
         self.number: int
+        self._token: int
         self.number, self._token, seq, hashed, holder, self._until, left, length, self._woken = row
         self._holder = rows.text(holder)
         self.head = Head(seq=seq, hash=hashed)

@@ -109,7 +109,7 @@ class Link:
         return self.address.shown
 
     def connect(self) -> _Connection:
-        """Return the open connection, and open it if needed. Raises `Lost`, `StoreUnavailable`, `WrongUse`."""
+        """Return the open connection, and open it if needed. Raises `Lost`, `StoreUnavailable`."""
         if self._connection is not None and not self._connection.closed:
             return self._connection
         given = psycopg.conninfo.conninfo_to_dict(self.address.conninfo)

@@ -1,7 +1,5 @@
 """Checks of a schema before it is used, its creation, and what the server promises."""
 
-import re
-
 import msgspec
 import psycopg
 
@@ -111,8 +109,7 @@ def _create(link: Link) -> None:
     try:
         with link.transaction():
             for statement in schema.TABLES:
-                for part in re.split(r";\s+(?=INSERT)", statement):
-                    link.execute(part)
+                link.execute(statement)
     except (psycopg.errors.DuplicateSchema, psycopg.errors.UniqueViolation) as error:
         if not _tables(link):  # else another process created it at the same time
             problem = (

@@ -17,7 +17,8 @@ _NOW = "(extract(epoch FROM statement_timestamp()) * 1000)::bigint"
 
 TABLES: tuple[str, ...] = (
     "CREATE SCHEMA {s}",
-    f"CREATE TABLE {{s}}.meta (version integer NOT NULL); INSERT INTO {{s}}.meta VALUES ({VERSION})",
+    "CREATE TABLE {s}.meta (version integer NOT NULL)",
+    f"INSERT INTO {{s}}.meta VALUES ({VERSION})",  # noqa: S608
     # Appends change columns without an index only, so with free space in its page a row stays in place.
     """
     CREATE TABLE {s}.run (
@@ -180,7 +181,7 @@ RETURNING id, run.number, token, seq, hash, holder, until, until - {_NOW}, lengt
 _RELEASED = f"""
     , token = CASE WHEN new.release THEN greatest(run.token + 1, {_NOW}) ELSE run.token END
     , holder = CASE WHEN new.release THEN '' ELSE holder END
-    , until = CASE WHEN NOT new.release THEN until WHEN woken THEN {_NOW} END
+    , until = CASE WHEN NOT new.release THEN until END
     , length = CASE WHEN new.release THEN 0 ELSE length END
     , woken = woken AND NOT new.release
 """
@@ -237,7 +238,7 @@ DUE = f"""
 SELECT id FROM {{s}}.run WHERE until <= {_NOW} AND seq > 0 ORDER BY until, number LIMIT %s
 """  # noqa: S608
 
-# Parameters: ids to leave out as a JSON array, how many, holder, length twice. Other workers' rows are skipped.
+# Parameters: ids to leave out as a JSON array, how many, holder, length twice. Skips rows of other workers.
 TAKE_DUE = f"""
 WITH found AS (
     SELECT number, until AS since FROM {{s}}.run

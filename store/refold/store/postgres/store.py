@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Concatenate, Literal, ParamSpec, Self, TypeVar, TypeVarTuple
 
-from anyio import CancelScope
+from anyio import CancelScope, move_on_after, sleep
 
 from refold.reducers.errors import WrongUse
 from refold.store.base import BaseStore, Claims
@@ -14,6 +14,7 @@ from refold.store.postgres.address import parse_address
 from refold.store.postgres.appends import Append
 from refold.store.postgres.committer import Committer
 from refold.store.postgres.connection import PATIENCE, Link, check_conninfo
+from refold.store.postgres.listening import listen
 from refold.store.postgres.opening import ServerPromises
 from refold.store.postgres.threads import Lane, LaneHere, LaneInThread
 from refold.store.protocol import (
@@ -27,6 +28,7 @@ from refold.store.protocol import (
     SealedHead,
     Snapshot,
     Stored,
+    StoreUnavailable,
 )
 
 P = ParamSpec("P")
@@ -89,12 +91,17 @@ class PostgresStore(BaseStore):
         link.retry(opening.open_schema, readonly=True)
         return cls(LaneHere(link), None, link)
 
+    def _new_link(self) -> Link:
+        return Link(self._link.address, "fsync", patience=self._link.patience)
+
     @property
     def _channel(self) -> str:
         return f"refold_{self._link.address.schema}"
 
-    async def _append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
-        return await self._writer.append(Append(run, expected_seq, lease, records, release=False))
+    async def _append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool
+    ) -> Head:
+        return await self._writer.append(Append(run, expected_seq, lease, records, release=release))
 
     async def _head(self, run: str) -> Head:
         await self._confirm(run)
@@ -146,6 +153,22 @@ class PostgresStore(BaseStore):
 
     async def _due(self, most: int) -> Sequence[str]:
         return await self._read(reads.due, most)
+
+    async def _take_due(self, most: int, holder: str, length: int, skip: Collection[str]) -> Sequence[Lease]:
+        return await self._writer.call(changes.take_due, most, holder, length, skip)
+
+    async def wait_due(self, seconds: float) -> None:
+        """See `Store.wait_due`. Woken by the server's notices."""
+        self._check_open()
+        if self._listener is None:
+            self._listener = LaneInThread(self._new_link(), "refold-store-notices")
+        with move_on_after(seconds):
+            try:
+                if await self._listener.run(listen, self._channel, seconds):
+                    return
+            except StoreUnavailable:  # polling goes on
+                pass
+            await sleep(seconds)
 
     async def _claim(self, run: str) -> Claim | None:
         return await self._read(reads.find_claim, run)

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from refold.reducers.errors import WrongUse
-from refold.store.protocol import LEASE_SECONDS, Held, Lease, LeaseLost, Store, UnknownRun
+from refold.store.protocol import LEASE_SECONDS, Conflict, Held, Lease, LeaseLost, Store, UnknownRun
 from refold.store.testing.logs import Promises, append, records, take
 
 LATER = LEASE_SECONDS + 1
@@ -137,6 +137,60 @@ class ClaimPromises(Promises):
         assert ["r"] == list(await store.due(9))
         await store.lease("r", holder="one")
         assert [] == list(await store.due(9))
+
+    @pytest.mark.parametrize("woken", [False, True])
+    async def test_the_last_append_releases_the_run(self, store: Store, woken: bool) -> None:  # noqa: FBT001
+        """An append with `release` ends the lease, and the run waits for nothing, even if it was woken."""
+        lease = await store.lease("r", holder="one")
+        await store.append("r", 0, lease, records(1))
+        if woken:
+            await store.wake("r")
+        with pytest.raises(Conflict):
+            await store.append("r", 7, lease, records(1), release=True)
+        assert await store.claim("r") is not None
+        await store.append("r", 1, lease, records(2), release=True)
+        assert 3 == (await store.head("r")).seq
+        assert await store.claim("r") is None
+        assert [] == list(await store.due(9))
+        with pytest.raises(LeaseLost):
+            await store.append("r", 3, lease, records(1))
+        await append(store, "r", records(1))
+
+    async def test_taking_due_runs(self, store: Store) -> None:
+        """`take_due` leases due runs, longest waiting first, without those to be skipped."""
+        for run in ("a", "b", "c", "d"):
+            await append(store, run, records(1))
+            await store.release(await take(store, run), after=0)
+            self.pass_time(1)
+        taken = await store.take_due(2, holder="one", skip=["b"])
+        assert ["a", "c"] == [lease.run for lease in taken]
+        for lease in taken:
+            await store.append(lease.run, 1, lease, records(1))
+            claim = await store.claim(lease.run)
+            assert claim is not None
+            assert "one" == claim.holder
+        assert ["b", "d"] == list(await store.due(9))
+        assert () == tuple(await store.take_due(0, holder="two"))
+        assert ["b", "d"] == [lease.run for lease in await store.take_due(9, holder="two")]
+        self.pass_time(LATER)
+        assert {"a", "b", "c", "d"} == {lease.run for lease in await store.take_due(9, holder="three")}
+
+    async def test_many_who_take_due_runs_get_different_ones(self, store: Store) -> None:
+        """Concurrent callers of `take_due` share the due runs."""
+        runs = {f"r{number}" for number in range(12)}
+        for run in runs:
+            await append(store, run, records(1))
+            await store.release(await take(store, run), after=0)
+        taken = list[str]()
+
+        async def work(holder: str) -> None:
+            while leases := await store.take_due(2, holder=holder):
+                taken.extend(lease.run for lease in leases)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(4):
+                tasks.start_soon(work, f"w{number}")
+        assert sorted(runs) == sorted(taken)
 
     async def test_waking_a_run_that_waits(self, store: Store) -> None:
         """Both an idle run and one that waits for a time are due as soon as they are woken."""

@@ -35,12 +35,14 @@ class ProcessStore:
     def __init__(self, process: Passage) -> None:
         self._process, self._store = process, process.world.store
 
-    async def append(self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record]) -> Head:
+    async def append(
+        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool = False
+    ) -> Head:
         """See `Store.append`. The world records each commit, and each head that was returned."""
         world = self._process.world
 
         async def act() -> Head:
-            head = await self._store.append(run, expected_seq, lease, records)
+            head = await self._store.append(run, expected_seq, lease, records, release=release)
             world.commit(self._process.number, lease, head, records)
             kinds = [record.kind for record in records]
             world.note(lambda: f"p{self._process.number} {run} @{expected_seq + 1} {' '.join(kinds)}")
