@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,9 +76,11 @@ def started(store: Path) -> Iterator[Started]:
     """Starts `refold` in a process of its own, with the model and the tool of `laborious`."""
     running: list[subprocess.Popen[str]] = []
 
-    def start(*words: str) -> "subprocess.Popen[str]":
+    def start(*words: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
         argv = [sys.executable, str(LABORIOUS), *words, "--store", str(store)]
-        running.append(subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        running.append(
+            subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+        )
         return running[-1]
 
     yield start

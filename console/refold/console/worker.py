@@ -3,10 +3,10 @@
 import gc
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import anyio
 
@@ -31,12 +31,15 @@ from refold.console.worker_news import WorkerReport
 from refold.engine import Agent, Model, Worker
 from refold.engine.compatibility import address_of, installed_guards, refuse_other_model
 from refold.engine.policy_files import load_policy
-from refold.engine.worker import DRAIN_SECONDS
+from refold.engine.worker import DRAIN_SECONDS, News
 from refold.reducers.errors import WrongUse
 from refold.reducers.state import RunState
 from refold.replay import figures, state_at
 from refold.replay.cuts import Suits, accepts_message, cut, cut_from, have_calls, request_of
 from refold.store.protocol import LEASE_SECONDS, Store
+
+if TYPE_CHECKING:
+    from refold.console.worker_service import WorkerService
 
 
 class Signals:
@@ -74,6 +77,15 @@ async def worker_command(
         float,
         option("--lease", "Seconds until other workers take over the runs of a dead worker.", min=0.5),
     ] = LEASE_SECONDS,
+    listen: Annotated[
+        str | None,
+        option(
+            "--listen",
+            "Serve /healthz, /readyz and /metrics there, without authentication.",
+            metavar="[HOST:]PORT",
+            shows="off; without HOST, for this machine only",
+        ),
+    ] = None,
     until_idle: Annotated[
         bool, option("--until-idle", "End when no run is runnable; exit code 1 if some could not be driven.")
     ] = False,
@@ -90,26 +102,30 @@ async def worker_command(
     follow(os.environ)
     if means.tools:
         choose_tools(means.tools, means.root)  # report invalid options now, instead of once per run
+    service = None if listen is None else _service(listen)
     async with AsyncExitStack() as stack:
         models = Models(stack)
         store = await stack.enter_async_context(changing(place))
         stop = anyio.CancelScope()
         report = WorkerReport(screen, stop)
         worker = Worker(
-            store,
+            store if service is None else service.metrics.observed(store),
             lambda state: _agent(state, models, means),
             concurrency=concurrency,
             lease=lease,
-            tell=report,
+            tell=report if service is None else _both(service.metrics.take, report),
         )
         signals = Signals(worker, drain)
+        if service is not None:
+            await stack.enter_async_context(service.running(worker, store))
+            note(f"health checks and metrics: {service.url}/healthz, /readyz and /metrics")
         gc.freeze()  # modules stay in memory: collecting them again would pause every run
         stack.callback(gc.unfreeze)
-        note(
-            f"process {os.getpid()} takes runs from {place.path}, up to {concurrency} at a time; Ctrl-C stops it"
-        )
 
         async def work() -> None:
+            note(
+                f"process {os.getpid()} takes runs from {place.path}, up to {concurrency} at a time; Ctrl-C stops it"
+            )
             with stop:
                 await worker.run(until_idle=until_idle)
 
@@ -117,6 +133,21 @@ async def worker_command(
     if report.closed is not None:
         raise report.closed
     return _code(signals.first) if signals.first is not None else int(until_idle and report.failures > 0)
+
+
+def _service(listen: str) -> "WorkerService":
+    # Imported here: a worker without it needs neither an HTTP server nor the library for metrics.
+    from refold.console.worker_service import WorkerService
+
+    return WorkerService(listen)
+
+
+def _both(first: Callable[[News], None], second: Callable[[News], None]) -> Callable[[News], None]:
+    def tell(news: News) -> None:
+        first(news)
+        second(news)
+
+    return tell
 
 
 def _agent(state: RunState, models: Models, means: DriveOptions) -> Agent:
