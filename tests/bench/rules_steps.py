@@ -32,7 +32,7 @@ from refold.replay.reader import follow_all
 from refold.replay.whatif.comparison import ask_all
 from refold.replay.whatif.rule_subset import add_guards
 from refold.store import SqliteStore
-from refold.store.bundles import Scan
+from refold.store.scans import open_scan
 from support.forging import write
 from support.transcripts import salts
 
@@ -62,7 +62,7 @@ async def _import(path: Path, files: Sequence[Path]) -> list[tuple[str, int]]:
 
 def whatif(folder: str, runs: Sequence[tuple[str, int]]) -> Answer:
     """`refold whatif` of the recorded policy of each run with the rules added."""
-    shard = Shard(path=str(Path(folder, "runs.db")), runs=tuple(run for run, _ in runs))
+    shard = Shard(address=str(Path(folder, "runs.db")), runs=tuple(run for run, _ in runs))
     other = add_guards(parse({"guards": [policy()]}))
     begun = time.process_time()
     verdicts = Counter[str]()
@@ -78,7 +78,7 @@ def hits(folder: str, runs: Sequence[tuple[str, int]]) -> Answer:
     lists = (RuleList("rules", _guard(config)),)
     begun = time.process_time()
     total = PermissionHits()
-    with Scan(Path(folder, "runs.db")) as scan:
+    with open_scan(Path(folder, "runs.db")) as scan:
         for run, _ in runs:
             judge = CallJudge(lambda _: lists)
             follow_all(scan.records(run), judge)

@@ -108,7 +108,7 @@ async def test_a_fork_of_what_was_changed(store: Path, tmp_path: Path) -> None:
         forked = Agent(model=ScriptedModel([say("Done.")]), tools=[look], store=opened)
         await forked.fork("a", await cut(opened, "a"), fork_id="b").result()
         await pack(opened, ["a", "b"], path)
-    assert {"clean"} == {each.verdict for each in audit_shard(Shard(path=str(path)))}
+    assert {"clean"} == {each.verdict for each in audit_shard(Shard(address=str(path)))}
     zipped(path, listed(edited(members_of(path))))
-    found = {each.run: each.verdict for each in audit_shard(Shard(path=str(path)))}
+    found = {each.run: each.verdict for each in audit_shard(Shard(address=str(path)))}
     assert ("damaged", "damaged") == (found["a"], found["b"])

@@ -17,8 +17,8 @@ from refold.engine import call, say
 from refold.reducers.errors import RefoldError, WrongUse
 from refold.reducers.vocabulary import MOST_DIGITS
 from refold.store import SqliteStore
-from refold.store.bundles import Scan
 from refold.store.protocol import DamagedStore, Record, Stored, UnknownRun
+from refold.store.scans import FileScan
 
 LINE = "run r9: intact"
 FORGED_NAME = f"x\n{LINE}"
@@ -185,15 +185,15 @@ def test_a_run_that_cannot_be_read(
             raise error
         return read(self, run, *place, checked=checked)
 
-    records = Scan.records
+    records = FileScan.records
 
-    def scanned(self: Scan, run: str) -> Iterator[Stored]:
+    def scanned(self: FileScan, run: str) -> Iterator[Stored]:
         if run == "aa22":
             raise error
         yield from records(self, run)
 
     monkeypatch.setattr(SqliteStore, "read", broken)
-    monkeypatch.setattr(Scan, "records", scanned)
+    monkeypatch.setattr(FileScan, "records", scanned)
     ran = refold(*_all(command), "-o", form, "--store", store)
     assert code == ran.code
     assert all(run in ran.out for run in ("aa11", "aa22", "bb33"))

@@ -23,7 +23,7 @@ from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.replay import cut
 from refold.replay.bulk import Shard, ShardEnd, run_task, shards
 from refold.store import SqliteStore
-from refold.store.bundles import Scan
+from refold.store.scans import open_scan
 from support.forging import records_of, write
 
 QUESTIONS = {
@@ -141,7 +141,7 @@ def test_a_part_that_kills_its_worker_takes_no_other_with_it(many: Path) -> None
 
 def gone(shard: Shard, *_: object, **__: object) -> Iterator[Any]:
     """The store's file goes away under whoever reads it."""
-    with Scan(Path(shard.path + ".gone")):
+    with open_scan(shard.address + ".gone"):
         yield from ()
 
 

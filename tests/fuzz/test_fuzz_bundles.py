@@ -18,6 +18,7 @@ from fuzz.asking import assert_sound, error_of, examples, refold, within
 from fuzz.conftest import Written
 from fuzz.mutations import flipped, texts
 from refold.store import SqliteStore, bundles, packer, verify_bundle
+from refold.store.unpacking import unpack
 
 
 class Members(dict[str, bytes]):
@@ -142,7 +143,7 @@ def test_any_forged_bundle(data: st.DataObject, packed: Members, scratch: Path) 
     path.write_bytes(data.draw(forged(packed)))
     with within():
         code = judged(path)
-        error = error_of(lambda: anyio.run(bundles.unpack, path, target))
+        error = error_of(lambda: anyio.run(unpack, path, target))
     assert code == (error.exit_code if error else 0)
     assert (["b.zip", "new.db"] if target.exists() else ["b.zip"]) == sorted(
         each.name for each in scratch.iterdir()

@@ -164,7 +164,7 @@ async def test_a_part_that_kills_its_worker_takes_no_other_with_it(store: Path) 
 
 def test_a_file_that_is_gone_is_unchecked(tmp_path: Path) -> None:
     """A shard whose file cannot be read is named, and the audit of the others goes on."""
-    totals = audit_all([Shard(path=str(tmp_path / "gone.db"), runs=("x",), events=1)], None, builtin)
+    totals = audit_all([Shard(address=str(tmp_path / "gone.db"), runs=("x",), events=1)], None, builtin)
     assert ["the file does not exist" in each.why for each in totals.unchecked] == [True]
 
 
@@ -173,8 +173,8 @@ async def test_a_bundle_is_a_shard(store: Path, tmp_path: Path) -> None:
     bundle = tmp_path / "two.zip"
     async with await SqliteStore.open(store, readonly=True) as opened:
         await pack(opened, ["run-1", "run-2"], bundle)
-    found = audit_shard(Shard(path=str(bundle)))
-    in_store = audit_shard(Shard(path=str(store), runs=("run-1", "run-2")))
+    found = audit_shard(Shard(address=str(bundle)))
+    in_store = audit_shard(Shard(address=str(store), runs=("run-1", "run-2")))
     assert in_store == found
 
 

@@ -25,6 +25,9 @@ pytestmark = pytest.mark.anyio
         pytest.param("C:\\runs.db", ("sqlite", "C:\\runs.db"), id="a drive is no scheme"),
         pytest.param("memory:", ("memory", ""), id="memory"),
         pytest.param("memory", ("sqlite", "memory"), id="without a colon it is a file"),
+        pytest.param("bundle:runs.zip", ("bundle", "runs.zip"), id="bundle"),
+        pytest.param("postgresql://h/d", ("postgresql", "postgresql://h/d"), id="database"),
+        pytest.param("postgres://h/d", ("postgresql", "postgres://h/d"), id="database, the short name"),
     ],
 )
 def test_an_address_names_one_store(address: str | Path, expected: tuple[str, str]) -> None:
@@ -36,9 +39,11 @@ def test_an_address_names_one_store(address: str | Path, expected: tuple[str, st
 @pytest.mark.parametrize(
     ("address", "problem"),
     [
-        ("redis:runs", "unknown scheme 'redis'; expected the path of a file, sqlite:PATH, or memory:"),
+        ("redis:runs", "unknown scheme 'redis'; expected the path of a file, sqlite:PATH, postgresql"),
         ("memory:runs", "a store in memory has no name"),
         ("sqlite:", "expected a path after sqlite:"),
+        ("bundle:", "expected a path after bundle:"),
+        ("postgresql:runs", "expected postgresql://HOST/DATABASE"),
         ("sqlite:///runs.db", "expected a path after sqlite:"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from refold.reducers.errors import DamagedLog
 from refold.store import DamagedStore, NotAStore, Snapshot, SqliteStore, Store, StoreUnavailable, schema
-from refold.store.bundles import Scan
+from refold.store.scans import open_scan
 from refold.store.testing import append, events, records, take
 from refold.store.testing.evidence import heads, seal
 from support.edited import edited
@@ -151,7 +151,7 @@ async def test_an_edit_by_hand_is_found(filled: Path, edit: str, seq: int) -> No
         for asked in (events(store, "r", seq - 1), store.read_some("r", [seq])):
             with pytest.raises(DamagedLog, match=f"event {seq}: "):
                 await asked
-    with Scan(filled) as scan, pytest.raises(DamagedLog, match=f"event {seq}: "):
+    with open_scan(filled) as scan, pytest.raises(DamagedLog, match=f"event {seq}: "):
         list(scan.records("r"))
     assert found[0].startswith(f"{seq}: ")
 

@@ -13,13 +13,14 @@ import pytest
 
 from refold.reducers.errors import DamagedLog, WrongUse
 from refold.store import MemoryStore, SqliteStore
-from refold.store.bundles import DamagedBundle, open_bundle, unpack
+from refold.store.bundles import DamagedBundle, open_bundle
 from refold.store.chain import extend
 from refold.store.packer import pack
 from refold.store.protocol import Head, Record, Store
 from refold.store.seals import seal
 from refold.store.testing import append, events, records, take
 from refold.store.testing.forks import fork, forked
+from refold.store.unpacking import unpack
 from refold.store.verify_bundle import Unjudged
 from support.sealing import erase, sealed, signing_key
 

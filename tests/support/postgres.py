@@ -95,6 +95,7 @@ class PostgresServer:
         done = subprocess.run(
             [programs() / name, *where, *target, *arguments],
             user=_user(),
+            check=False,
             capture_output=True,
             text=True,
             cwd=self.folder,

@@ -127,7 +127,7 @@ def _tell_question(
 ) -> None:
     if not found.count:
         note(
-            f"nothing{' that was read' if unread else ''} in {place.path} waits for an operator{unread_note(unread)}"
+            f"nothing{' that was read' if unread else ''} in {place.shown} waits for an operator{unread_note(unread)}"
         )
         return
     columns = [Column("run"), Column("since (UTC)"), Column("until (UTC)"), Column("waits for")]

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from refold.console import addresses, descriptions, locations, verdicts
 from refold.console.addresses import all_runs, check_choice
-from refold.console.locations import StorePlace, at_once
+from refold.console.locations import StorePlace
 from refold.console.options import Everything, option, words
 from refold.console.processes import Jobs, Unchecked, processes, progress, single_process
 from refold.console.screen import Screen, note, worst
@@ -22,6 +22,7 @@ from refold.replay.bulk import SHARD, AuditedRun, RunFinding, Shard, Totals, aud
 from refold.replay.certificate import Certificate, Heads, format_certificate
 from refold.store.bundles import is_bundle
 from refold.store.files import SigningKey, read_signing_key, write_atomically
+from refold.store.sequential import at_once
 
 SHARD_OF_A_STORE = SHARD
 """Events that a process audits in one piece."""
@@ -65,11 +66,11 @@ def audit_command(
         certified = certificate is not None
         sizes, damage = at_once(_sizes(place, named, everything=everything, certified=certified))
     work = [
-        *shards(place.path, sizes, SHARD_OF_A_STORE),
-        *(Shard(path=str(path), events=SHARD) for path in files),
+        *shards(place.address, sizes, SHARD_OF_A_STORE),
+        *(Shard(address=str(path), events=SHARD) for path in files),
     ]
     if not work:
-        note(f"{descriptions.line(str(place.path))} has no runs")
+        note(f"{descriptions.line(place.shown)} has no runs")
     teller, heads = _AuditReport(screen, place, whole=len(sizes) + len(files) <= _TOLD), Heads()
     totals = _audit_runs(teller, heads, work, jobs)
     if certificate is not None:
@@ -143,7 +144,7 @@ class _AuditReport:
     def take(self, shard: Shard, judged: Sequence[AuditedRun]) -> None:
         """Print the runs of a finished shard."""
         for each in judged:
-            name = {"bundle" if each.run == shard.path else "run": each.run}
+            name = {"bundle" if each.run == shard.address else "run": each.run}
             found = each.audit or NotJudged(**name, cannot_judge=each.unjudged, damaged=each.damaged)
             if self._screen.json:
                 self._screen.document(found)

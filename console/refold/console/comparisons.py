@@ -215,7 +215,7 @@ def _diff(place: StorePlace, other: StorePlace, found: Divergence) -> str:
     there = (
         ""
         if other == place
-        else StorePlace(other.path, "--store").option.replace("--store", "--other-store", 1)
+        else StorePlace(other.address, "--store").option.replace("--store", "--other-store", 1)
     )
     return f"refold diff {found.left} {found.right}{place.option}{there}"
 

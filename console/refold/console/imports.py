@@ -151,7 +151,7 @@ async def _import_runs(
             codes += [file.code for file in done]
     runs = list(dict.fromkeys(names))
     events = figures.quantity(added, "event")
-    note(f"imported into {place.path}: {figures.quantity(len(runs), 'run')}, {events} added")
+    note(f"imported into {place.shown}: {figures.quantity(len(runs), 'run')}, {events} added")
     return runs, max(codes, key=WORST.index)
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -18,7 +18,9 @@ from refold.engine.models import lookup
 from refold.reducers.errors import Damaged, WrongUse
 from refold.reducers.text import clean
 from refold.store import open_here, open_store, wal
+from refold.store.opening import MEMORY, store_address
 from refold.store.protocol import DamagedStore, NotAStore, Store, StoreUnavailable
+from refold.store.sequential import at_once
 
 _found: list[Damaged] = []
 
@@ -51,17 +53,32 @@ LOOKED_THROUGH = 2**30
 
 
 class StorePlace(msgspec.Struct, frozen=True):
-    """A store's file. `chosen` is the option or variable that named it, "" for the default."""
+    """A store's address. `chosen` is the option or variable that named it, "" for the default."""
 
-    path: Path
+    address: str
     chosen: str = ""
 
     @property
+    def shown(self) -> str:
+        """The address for messages, without passwords."""
+        return store_address(self.address).shown
+
+    @property
+    def file(self) -> Path | None:
+        """The store's file; None for one in a database server."""
+        return store_address(self.address).file
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is the default store, which nothing has created yet."""
+        return not self.chosen and not Path(self.address).exists()
+
+    @property
     def option(self) -> str:
-        """The option that makes another command use this store: ` --store PATH`, or nothing."""
+        """The option that makes another command use this store: ` --store ADDRESS`, or nothing."""
         if self.chosen != "--store":
             return ""
-        return f" --store {shlex.quote(str(self.path))}"
+        return f" --store {shlex.quote(self.shown)}"
 
 
 def expand_home(path: Path) -> Path:
@@ -94,20 +111,31 @@ def login() -> str:
         return "user"
 
 
-def store_place(asked: Path | None) -> StorePlace:
+def store_place(asked: str | None) -> StorePlace:
     """Return the store: the one asked for, else `REFOLD_STORE`, else `runs.db` in refold's user data
     directory.
     """
     if asked is not None:
-        return StorePlace(expand_home(asked), "--store")
+        return StorePlace(_expand_address(asked, "--store"), "--store")
     if text := os.environ.get(STORE):
-        return StorePlace(expand_home(Path(text)), STORE)
+        return StorePlace(_expand_address(text, STORE), STORE)
     from platformdirs import user_data_path
 
-    return StorePlace(user_data_path("refold") / "runs.db")
+    return StorePlace(str(user_data_path("refold") / "runs.db"))
 
 
-def other_place(place: StorePlace, asked: Path | None) -> StorePlace:
+def _expand_address(text: str, chosen: str) -> str:
+    """Check an address, and expand a leading `~` of a path. Raises `WrongUse`."""
+    try:
+        scheme, path = store_address(text)
+    except WrongUse as error:
+        raise WrongUse(f"{chosen}: {error}") from error
+    if scheme == MEMORY:
+        raise WrongUse(f"{chosen}: a store in memory ends with the command: name a file")
+    return str(expand_home(Path(path))) if path == text else text
+
+
+def other_place(place: StorePlace, asked: str | None) -> StorePlace:
     """Return the store of a second run: the one asked for, else that of the first."""
     return place if asked is None else store_place(asked)
 
@@ -136,17 +164,6 @@ def environment(model: str | None, url: str | None) -> tuple[str, ...]:
     )
 
 
-def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that never waits, such as one that only reads a store, without an
-    event loop.
-    """
-    try:
-        awaited = work.send(None)
-    except StopIteration as done:
-        return cast("T", done.value)
-    raise AssertionError(f"{work} waits for {awaited}")
-
-
 def without_event_loop(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, int]:
     """Turn a coroutine function that never waits into a command.
 
@@ -167,12 +184,12 @@ async def reading(place: StorePlace) -> AsyncGenerator[Store]:
     Afterwards, files of at most `LOOKED_THROUGH` bytes are checked for hidden damage; of larger ones only the
     write-ahead log is. Damage is kept by `keep_damage`.
     """
-    if not place.path.exists() and not place.chosen:
+    if place.is_new:
         raise WrongUse(
-            f"no runs yet: {place.path} does not exist; `refold run TASK` creates it, --store PATH names another"
+            f"no runs yet: {place.shown} does not exist; `refold run TASK` creates it, --store PATH names another"
         )
     try:
-        opened = open_here(place.path)
+        opened = open_here(place.address)
     except NotAStore as error:
         raise _explain(place, error) from error
     async with opened as store:
@@ -185,15 +202,17 @@ async def reading(place: StorePlace) -> AsyncGenerator[Store]:
 
 
 async def _look_through(place: StorePlace, store: Store) -> None:
+    if (file := place.file) is None:
+        return  # a server checks its own pages; each run's row has its last event
     try:
-        if place.path.stat().st_size <= LOOKED_THROUGH:
+        if file.stat().st_size <= LOOKED_THROUGH:
             await store.check()
-        elif lost := wal.wal_problem(place.path):
-            raise DamagedStore(str(place.path), lost)
+        elif lost := wal.wal_problem(file):
+            raise DamagedStore(place.shown, lost)
     except Damaged as error:
         keep_damage(error)
     except OSError as error:
-        raise StoreUnavailable(str(place.path), f"cannot be read: {error}") from error
+        raise StoreUnavailable(place.shown, f"cannot be read: {error}") from error
 
 
 @asynccontextmanager
@@ -201,14 +220,14 @@ async def writing(place: StorePlace) -> AsyncGenerator[Store]:
     """Open the store to add to, and create it if needed. Only the default store's folder is created too."""
     if not place.chosen:
         try:
-            place.path.parent.mkdir(parents=True, exist_ok=True)
+            Path(place.address).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             problem = (
                 f"its folder cannot be created: {error.strerror}; name another place by --store or {STORE}"
             )
-            raise StoreUnavailable(str(place.path), problem) from error
+            raise StoreUnavailable(place.shown, problem) from error
     try:
-        opened = await open_store(place.path)
+        opened = await open_store(place.address)
     except NotAStore as error:
         raise _explain(place, error) from error
     async with opened as store:
@@ -223,7 +242,8 @@ def _explain(place: StorePlace, error: NotAStore) -> NotAStore:
 @asynccontextmanager
 async def changing(place: StorePlace) -> AsyncGenerator[Store]:
     """Open an existing store to change."""
-    if not place.path.exists():
+    file = place.file
+    if file is None or not file.exists():
         async with reading(place):  # raises the same error as other commands
             pass
     async with writing(place) as store:

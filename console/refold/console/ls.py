@@ -96,7 +96,7 @@ async def ls_command(
     With -o json: one array. Exit code 3 or 125 if a log could not be read to its end.
     """
     sieve = _RunSieve(asked, time.time())
-    if not place.chosen and not place.path.exists():
+    if place.is_new:
         _list_runs(screen, place, [], {}, others=False)
         return 0
     async with locations.reading(place) as store:
@@ -244,11 +244,11 @@ def _list_runs(
 
 def _describe_none(place: StorePlace, sieve: _RunSieve | None, prefix: str) -> str:
     if prefix:
-        return f"no run in {place.path} has an id that begins with {prefix!r}; `refold ls{place.option}` lists all"
+        return f"no run in {place.shown} has an id that begins with {prefix!r}; `refold ls{place.option}` lists all"
     if sieve and sieve.is_active:
         there = f"; this store has: {', '.join(sorted(sieve.seen))}" if sieve.seen else ""
-        return f"no run in {place.path} matches{there}"
-    return f"no runs in {place.path}; `refold run TASK` starts one"
+        return f"no run in {place.shown} matches{there}"
+    return f"no runs in {place.shown}; `refold run TASK` starts one"
 
 
 _ON_TERMINAL = (

@@ -73,9 +73,15 @@ def _login() -> str:
 
 Output = Annotated[OutputFormat | None, Typed(("-o", "--output"), "Output format.", shows="text")]
 StorePath = Annotated[
-    Path | None, option("--store", "The store's file; also REFOLD_STORE.", shows="in the user's data folder")
+    str | None,
+    option(
+        "--store",
+        "The store: a file, or postgresql://HOST/DATABASE; also REFOLD_STORE.",
+        metavar="STORE",
+        shows="in the user's data folder",
+    ),
 ]
-OtherStore = Annotated[Path | None, option("--other-store", "The store of the second run.", shows="the same")]
+OtherStore = Annotated[str | None, option("--other-store", "The store of the second run.", shows="the same")]
 Address = Annotated[
     str, argument("RUN, RUN@e41 (event), RUN@t7 (turn), RUN@c3 (call) or @last; ids may be prefixes.")
 ]

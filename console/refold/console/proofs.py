@@ -30,7 +30,8 @@ from refold.replay.certificate import (
 )
 from refold.replay.doubts import family_of
 from refold.replay.evidence import NOT_TRUE
-from refold.store import bundles, files, packer, seals
+from refold.store import files, packer, seals
+from refold.store.unpacking import unpack
 from refold.store.verify_bundle import key_id
 
 
@@ -152,7 +153,7 @@ async def unpack_command(
 
     Example: refold unpack incident.zip --out incident.db
     """
-    unpacked = await bundles.unpack(bundle, file)
+    unpacked = await unpack(bundle, file)
     told = f"{figures.quantity(unpacked.runs, 'run')} with {figures.quantity(unpacked.events, 'event')}, unchanged"
     screen.result(unpacked, lambda: screen.say(f"{unpacked.path}: {told}"))
     if not screen.json:
@@ -210,7 +211,7 @@ async def verify_certificate(screen: Screen, path: Path, keys: Sequence[bytes], 
     store, unused = None, place.chosen == locations.STORE
     if place.chosen == "--store":
         async with locations.reading(place) as opened:
-            store = await compare(certificate, opened, str(place.path), installed_guards())
+            store = await compare(certificate, opened, place.shown, installed_guards())
     signer = key_id(bytes.fromhex(key)) if key else ""
     checked = CheckedCertificate(
         certificate=str(path),

@@ -10,7 +10,7 @@ import msgspec
 
 from refold.console import descriptions, locations
 from refold.console.addresses import Problems, choose_runs, families_of, without_grown
-from refold.console.locations import StorePlace, at_once
+from refold.console.locations import StorePlace
 from refold.console.options import Everything, Runs, argument, option
 from refold.console.processes import Jobs, processes, progress, single_process
 from refold.console.screen import Column, Screen, note
@@ -20,6 +20,7 @@ from refold.replay.bulk import HELD, SHARD, Shard, ShardEnd, run_task, shards
 from refold.replay.queries.grep import ErasedCount, Excerpt, Hit, look_through
 from refold.replay.queries.rows import event_question
 from refold.replay.queries.stats import Latency, Stats, ToolStats, count_all, merge
+from refold.store.sequential import at_once
 
 GREP_SHARD = 5_000
 """Events that a process searches in one piece. Its hits wait in memory until they can be printed in order."""
@@ -62,7 +63,7 @@ def grep_command(
     event_question(filter)  # report an invalid filter before any log is read
     trouble, total, erased = Problems(), 0, 0
     sizes = at_once(_sizes(place, runs, trouble, everything=everything))
-    work = shards(place.path, sizes, GREP_SHARD)
+    work = shards(place.address, sizes, GREP_SHARD)
     task = partial(look_through, typed=filter, most=most, hits=not count)
     with (
         processes(jobs, work) as executor,
@@ -209,7 +210,7 @@ async def _work(
         sizes = await choose_runs(store, runs, trouble, everything=everything)
         sizes = sizes if runs else await without_grown(store, sizes)
         families = await families_of(store, (run for run, _ in sizes))
-    return shards(place.path, sizes, STATS_SHARD, families=families)
+    return shards(place.address, sizes, STATS_SHARD, families=families)
 
 
 def _statistics(total: Stats, unread: dict[str, str]) -> Statistics:
@@ -232,7 +233,7 @@ def _quantiles(latency: Latency) -> Quantiles:
 
 def _tell_stats(screen: Screen, place: StorePlace, total: Stats) -> None:
     if not total.runs:
-        note(f"no runs in {place.path}")
+        note(f"no runs in {place.shown}")
         return
     cache = f", {figures.count(total.cache_read)} from a cache" if total.cache_read else ""
     tokens = f"{figures.count(total.input)} in{cache}, {figures.count(total.output)} out"

@@ -9,7 +9,7 @@ import msgspec
 
 from refold.console import locations
 from refold.console.addresses import Problems, choose_runs, is_path, without_grown
-from refold.console.locations import StorePlace, at_once
+from refold.console.locations import StorePlace
 from refold.console.options import Everything, option, words
 from refold.console.processes import progress
 from refold.console.rule_lists import AUTO, SessionSettings, UnknownSettings, load_rules
@@ -23,6 +23,7 @@ from refold.replay.permissions.comparison import PermissionComparison, list_edit
 from refold.replay.permissions.hits import PermissionHits
 from refold.replay.permissions.proposals import propose_rules
 from refold.replay.reader import run_follower
+from refold.store.sequential import at_once
 
 
 @unique

@@ -320,7 +320,7 @@ def _tell(
     if result.limit is not None:
         screen.say(f"limit   {figures.hit(result.limit)}")
     screen.say(f"spent   {', '.join(figures.spent(state))}")
-    screen.say(f"run     {result.run}, events 1 to {state.seq}, in {place.path}")
+    screen.say(f"run     {result.run}, events 1 to {state.seq}, in {place.shown}")
     if calls and state.ended:
         named = ", ".join(f"{call.call} ({call.tool})" for call in calls)
         screen.say(f"doubts  {named}: outcome unknown")

@@ -14,7 +14,7 @@ from refold.replay.bulk import Shard
 from refold.replay.reader import event_of
 from refold.replay.whatif.comparison import ask_all
 from refold.replay.whatif.rule_subset import add_guards
-from refold.store.bundles import Scan
+from refold.store.scans import open_scan
 
 
 def ask_question(others: OtherPolicies) -> WhatIfQuestion:
@@ -37,7 +37,7 @@ class SessionQuestion(WhatIfQuestion):
         """Yield the result for each run of a shard; the error for a run whose settings are unknown."""
         for run in shard.runs:
             try:
-                policy = self._settings.policy_for(_read_start(Path(shard.path), run))
+                policy = self._settings.policy_for(_read_start(shard.address, run))
             except (UnknownSettings, Inconclusive, Damaged, WrongUse) as error:
                 yield run, error
                 continue
@@ -58,8 +58,8 @@ def _question(others: OtherPolicies, states: bool) -> SessionQuestion:  # noqa: 
     return SessionQuestion(others, states=states)
 
 
-def _read_start(path: Path, run: str) -> RunStarted:
-    with Scan(path) as scan:
+def _read_start(address: str, run: str) -> RunStarted:
+    with open_scan(address) as scan:
         event = event_of(next(scan.records(run)), content=False)
     assert isinstance(event, RunStarted)
     return event

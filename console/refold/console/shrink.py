@@ -161,4 +161,4 @@ def _tell_shrunk(screen: Screen, done: MinimalLog) -> None:
     left = f"{figures.count(done.facts)} of {figures.quantity(done.facts_before, 'fact')}"
     screen.say(f"{done.path}: run {done.run}, {left}, {figures.quantity(done.events, 'event')}")
     note(f"{figures.count(done.tried)} logs tried; without the removed facts, the log still shows the same")
-    note(f"next    refold show {done.run}{StorePlace(Path(done.path), '--store').option}")
+    note(f"next    refold show {done.run}{StorePlace(done.path, '--store').option}")

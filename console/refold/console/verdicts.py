@@ -45,7 +45,7 @@ async def judge_command(
         runs, damage = await select_runs(store, typed)
         codes = [await judge_run(screen, place, store, run, judge) for run in runs]
     if everything and not runs:
-        note(f"{descriptions.line(str(place.path))} has no runs")
+        note(f"{descriptions.line(place.shown)} has no runs")
     if len(runs) > 1 and not screen.json:
         tell_codes(screen, codes)
     if damage is not None:

@@ -14,7 +14,7 @@ from refold.console.addresses import (
     sizes_of,
     without_grown,
 )
-from refold.console.locations import StorePlace, at_once
+from refold.console.locations import StorePlace
 from refold.console.options import Everything, option, words
 from refold.console.processes import Jobs, processes, progress, single_process
 from refold.console.screen import Screen, note, worst
@@ -32,6 +32,7 @@ from refold.reducers.errors import Damaged, ExternalFailure, WrongUse
 from refold.replay.bulk import HELD, Shard, ShardEnd, run_task, shards
 from refold.replay.cuts import request_of
 from refold.replay.whatif.view import Hypothesis, MessageRow, hypothesis
+from refold.store.sequential import at_once
 
 SHARD_OF_A_STORE = 5_000
 """Events that a process examines in one piece: this costs several times what an audit does."""
@@ -87,7 +88,7 @@ def whatif_command(
             else:
                 table.take(*each)
     if everything and not work:
-        note(f"{descriptions.line(str(place.path))} has no runs")
+        note(f"{descriptions.line(place.shown)} has no runs")
     table.finish()
     if damage is not None:
         raise damage
@@ -103,7 +104,7 @@ async def _work(place: StorePlace, typed: Sequence[str]) -> tuple[list[Shard], D
             sizes, damage = await all_runs(store)
             sizes = await without_grown(store, sizes)
         families = await families_of(store, (run for run, _ in sizes))
-    return shards(place.path, sizes, SHARD_OF_A_STORE, families=families), damage
+    return shards(place.address, sizes, SHARD_OF_A_STORE, families=families), damage
 
 
 _EXCERPT = 100

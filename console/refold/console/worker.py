@@ -124,7 +124,7 @@ async def worker_command(
 
         async def work() -> None:
             note(
-                f"process {os.getpid()} takes runs from {place.path}, up to {concurrency} at a time; Ctrl-C stops it"
+                f"process {os.getpid()} takes runs from {place.shown}, up to {concurrency} at a time; Ctrl-C stops it"
             )
             with stop:
                 await worker.run(until_idle=until_idle)

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
 from functools import partial
-from pathlib import Path
+from os import PathLike, fspath
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -19,9 +19,11 @@ from refold.reducers.errors import Damaged, DamagedLog, Inconclusive, RefoldErro
 from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import Audit, Auditor
 from refold.replay.reader import follow_all
-from refold.store.bundles import DamagedBundle, UnjudgedBundle, whole_logs
+from refold.store.bundles import DamagedBundle, UnjudgedBundle
 from refold.store.chain import START
+from refold.store.opening import store_address
 from refold.store.protocol import Head, Stored, UnknownRun
+from refold.store.scans import whole_logs
 
 SHARD = 20_000
 """Approximate number of events in a shard: one or two seconds of work, so that cores finish together."""
@@ -34,20 +36,21 @@ T = TypeVar("T")
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True):
-    """Some runs of the store in the file `path`; for a bundle, `runs` is empty and means all of them."""
+    """Some runs of the store at `address`; for a bundle's file, `runs` is empty and means all of them."""
 
-    path: str
+    address: str
     runs: tuple[str, ...] = ()
     events: int = 0
 
     @property
     def name(self) -> str:
-        """Name of the shard for display."""
+        """Name of the shard for display, without passwords."""
+        shown = store_address(self.address).shown
         if not self.runs:
-            return self.path
+            return shown
         first, *others = self.runs
         more = f" and {len(others)} more" if others else ""
-        return f"{self.path}: run {first}{more}"
+        return f"{shown}: run {first}{more}"
 
 
 class ShardEnd(NamedTuple):
@@ -67,7 +70,7 @@ Task = Callable[[Shard], Iterable[T]]
 
 
 def shards(
-    path: Path,
+    address: str | PathLike[str],
     runs: Iterable[tuple[str, int]],
     size: int = SHARD,
     *,
@@ -84,9 +87,9 @@ def shards(
         names += [run for run, _ in members]
         events += sum(count for _, count in members)
         if events >= size:
-            found.append(Shard(path=str(path), runs=tuple(names), events=events))
+            found.append(Shard(address=fspath(address), runs=tuple(names), events=events))
             names, events = [], 0
-    return [*found, Shard(path=str(path), runs=tuple(names), events=events)] if names else found
+    return [*found, Shard(address=fspath(address), runs=tuple(names), events=events)] if names else found
 
 
 def _group_families(
@@ -281,12 +284,12 @@ def audit_shard(shard: Shard, registry: Callable[[], Registry] = lambda: BUILTIN
 
 def _audits(shard: Shard, guards: Registry) -> Iterator[AuditedRun]:
     try:
-        for run, records in whole_logs(Path(shard.path), shard.runs):
+        for run, records in whole_logs(shard.address, shard.runs):
             yield _judge_run(run, records, guards)
     except DamagedBundle as error:
-        yield AuditedRun(run=shard.path, damaged=str(error))
+        yield AuditedRun(run=shard.address, damaged=str(error))
     except UnjudgedBundle as error:
-        yield AuditedRun(run=shard.path, unjudged=str(error))
+        yield AuditedRun(run=shard.address, unjudged=str(error))
 
 
 def _judge_run(run: str, records: Iterator[Stored], registry: Registry) -> AuditedRun:

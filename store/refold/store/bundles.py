@@ -1,27 +1,19 @@
-"""Reading of bundles, unpacking into a store, and scans of complete logs without an event loop.
+"""Reading of bundles.
 
 A bundle is read once from start to end in bounded memory: one line of a run and the lists of members and
-proofs, all bounded in `verify_bundle`. Except for `unpack`, nothing is written.
+proofs, all bounded in `verify_bundle`. Nothing is written.
 """
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
-
-import msgspec
 
 from refold.reducers.errors import Damaged, ExternalFailure, Inconclusive, WrongUse
-from refold.store import rows, schema, tables, verify_bundle
-from refold.store.access import look
-from refold.store.chain import Checker
+from refold.store import verify_bundle
 from refold.store.checks import BYTES, ROWS
-from refold.store.connection import direct, event_page, row_page
-from refold.store.files import write_atomically
-from refold.store.opening import open_store
-from refold.store.protocol import FileProblem, Origin, Record, Store, Stored, UnknownRun
-from refold.store.rows import translate_errors
+from refold.store.loaded import LoadedStore
+from refold.store.protocol import FileProblem, Record, Stored
 from refold.store.verify_bundle import Bundle, BundleLine, PackedRun
 
 OUR_VERIFIER = "identical to this version's"
@@ -38,14 +30,6 @@ class NotABundle(FileProblem, WrongUse):
 
 class UnjudgedBundle(FileProblem, Inconclusive):
     """A bundle of a newer version, or one without a seal although a key was given."""
-
-
-class Unpacked(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of `unpack`: the path of the store, and the number of runs and events."""
-
-    path: str
-    runs: int
-    events: int
 
 
 def is_bundle(path: Path) -> bool:
@@ -94,35 +78,31 @@ def stored_of(run: PackedRun, line: BundleLine) -> Stored:
     return Stored(run=run.id, **line._asdict())
 
 
-async def unpack(path: Path, target: Path) -> Unpacked:
-    """Create a store at `target` with a bundle's runs; events and hashes are unchanged. A failure leaves no
-    file.
+class BundleStore(LoadedStore):
+    """The runs of a bundle, checked and loaded into memory, as a store to read from.
 
-    The seal is not copied: it covers a log of heads that the bundle does not contain. Raises as `reading`,
-    and `WrongUse` if `target` exists.
+    Its seal is not loaded: see `unpack`. Raises as `reading`.
     """
-    with write_atomically(target) as partial, open_bundle(path) as bundle:
-        async with await open_store(partial) as store:
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "bundles")
+        with open_bundle(path) as bundle:
             for run in bundle.runs:
-                await _unpack_run(store, bundle, run, path)
+                origin = bundle.origin(run)
+                seq = origin.seq if origin else 0
+                for records in batches(bundle.lines(run)):
+                    self._load(run, records, seq)
+                    seq += len(records)
             bundle.check_rest()
-    return Unpacked(path=str(target), runs=len(bundle.runs), events=bundle.events)
 
-
-async def _unpack_run(store: Store, bundle: Bundle, run: PackedRun, path: Path) -> None:
-    origin = bundle.origin(run)
-    lease, seq, head = await store.lease(run.id, holder="refold unpack"), origin.seq if origin else 0, b""
-    for records in _batches(bundle.lines(run)):
+    def _load(self, run: PackedRun, records: Sequence[Record], after: int) -> None:
         try:
-            stands = await store.append(run.id, seq, lease, records)
+            self._hold(run.id, records, after)
         except WrongUse as error:  # a fork of what is not there
-            raise DamagedBundle(str(path), str(error)) from error
-        seq, head = stands.seq, stands.hash
-    assert (seq, head) == (run.events, run.head), "the chain of a store is that of a bundle"
-    await store.release(lease)
+            raise DamagedBundle(str(self._path), str(error)) from error
 
 
-def _batches(lines: Iterator[BundleLine]) -> Iterator[list[Record]]:
+def batches(lines: Iterator[BundleLine]) -> Iterator[list[Record]]:
     """Group the lines into lists of records, each as large as a chunk of a store."""
     batch, size = list[Record](), 0
     for line in lines:
@@ -138,83 +118,3 @@ def _batches(lines: Iterator[BundleLine]) -> Iterator[list[Record]]:
 def _record(line: BundleLine) -> Record:
     said = {name: getattr(line, name) for name in ("at", "kind", "body", "content", "salt")}
     return Record(content_digest=line.content_digest if line.content is None else None, **said)
-
-
-class Scan:
-    """A store's file, checked and open for reading."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = str(path)
-        look(path, readonly=True)
-        with translate_errors(self._path):
-            self._connection = direct(path, "mode=ro")
-            self._connection.execute("PRAGMA query_only = ON")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
-
-    def lineage(self, run: str) -> Sequence[Origin]:
-        """See `Store.lineage`."""
-        with translate_errors(self._path):
-            return tables.origins(self._connection, run)
-
-    def records(self, run: str) -> Iterator[Stored]:
-        """Yield the run's complete log in order; for a fork this includes its prefix.
-
-        Raises as `Store.read`, and `UnknownRun` for a run without events.
-        """
-        with translate_errors(self._path):
-            spans = tables.spans(self._connection, run)
-        if not spans:
-            raise UnknownRun(run)
-        checker = Checker()
-        for part, low in spans:
-            for page in self._own(part.run, low + part.after, low + part.upto):
-                yield from checker.held(page)
-        checker.go_on()
-        last = spans[-1][1] + spans[-1][0].upto
-        rows.check_end(self._path, run, last, self._page(schema.END, last))
-
-    def _own(self, run: str, after: int, last: int) -> Iterator[Sequence[Stored]]:
-        while after < last:
-            with translate_errors(self._path):
-                page = event_page(self._connection, run, schema.EVENTS, (after, last))
-            after = rows.last_key(self._path, run, page, after, last)
-            yield rows.to_events(self._path, run, page)
-
-    def _page(self, sql: str, *keys: int) -> list[rows.SqlRow]:
-        with translate_errors(self._path):
-            return row_page(self._connection, sql, keys)
-
-
-def whole_logs(path: Path, runs: tuple[str, ...]) -> Iterator[tuple[str, Iterator[Stored]]]:
-    """Yield these runs of a store's file, or all runs of a bundle, each with its log. Read each log before
-    the next.
-
-    This and the logs raise as `Scan` or `reading`.
-    """
-    if not is_bundle(path):
-        with Scan(path) as scan:
-            for run in runs:
-                yield run, scan.records(run)
-        return
-    with open_bundle(path) as bundle:
-        for packed in bundle.runs:
-            yield packed.id, _read_packed(path, bundle, packed)
-        bundle.check_rest()
-
-
-def _read_packed(path: Path, bundle: Bundle, run: PackedRun) -> Iterator[Stored]:
-    """Yield the checked log of a bundle's run; for a fork this includes its prefix, which `bundle.behind`
-    does not check.
-    """
-    checker = Checker()
-    with in_our_words(path):  # errors are raised where the log is read
-        for owner, upto, line in bundle.behind(run):
-            if line.seq <= upto:
-                yield from checker.held([stored_of(owner, line)])
-        for line in bundle.lines(run):
-            yield stored_of(run, line)

@@ -176,9 +176,9 @@ class MemoryStore(BaseStore):
             await self._checkpoint()
         return self._tables
 
-    def _hold(self, run: str, records: Sequence[Record]) -> None:
-        """Add a complete log."""
-        self._tables.append(run, 0, Lease(run=run, token=0), records)
+    def _hold(self, run: str, records: Sequence[Record], after: int = 0) -> None:
+        """Add events to a log; `after` is the last event before them, in a parent's log for a new fork."""
+        self._tables.append(run, after, Lease(run=run, token=0), records)
 
     async def _transact(self, rule: Callable[[Claims, *Args], T], *args: *Args) -> T:
         return rule(await self._turn(), *args)

@@ -1,12 +1,20 @@
 """Addresses of stores, and opening a store by its address.
 
-An address is the path of a SQLite file (`runs.db`, or a `Path`), `sqlite:PATH` for the same, or `memory:` for
-a new store in memory. Write a path that looks like another address, such as `old:runs.db`, as `./old:runs.db`
-or `sqlite:old:runs.db`; a `Path` is always a path.
+| address | store |
+|---|---|
+| `runs.db`, or a `Path` | a SQLite file; to read, also a recording |
+| `sqlite:PATH` | a SQLite file |
+| `postgresql://HOST/DATABASE` | a schema in PostgreSQL: see `refold.store.postgres.address` |
+| `bundle:PATH` | a bundle, to read |
+| `memory:` | a new store in memory |
+
+Write a path that looks like another address, such as `old:runs.db`, as `./old:runs.db` or
+`sqlite:old:runs.db`; a `Path` is always a path.
 """
 
 import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
 from time import monotonic
@@ -20,18 +28,37 @@ if TYPE_CHECKING:
 
 MEMORY: Final = "memory"
 SQLITE: Final = "sqlite"
+POSTGRES: Final = "postgresql"
+BUNDLE: Final = "bundle"
 
-_KNOWN = "the path of a file, sqlite:PATH, or memory:"
+Scheme = Literal["memory", "sqlite", "postgresql", "bundle"]
+
+_KNOWN = "the path of a file, sqlite:PATH, postgresql://HOST/DATABASE, bundle:PATH, or memory:"
+_ALIASES = {"postgres": POSTGRES}
 
 # At least two letters, so that the drive in `C:\\runs.db` is not a scheme.
 _SCHEME = re.compile("([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 class StoreAddress(NamedTuple):
-    """The kind of a store and its path; `path` is "" for one in memory."""
+    """The kind of a store, and where it is: a path, the URL of a database, or "" for one in memory."""
 
-    scheme: Literal["memory", "sqlite"]
+    scheme: Scheme
     path: str
+
+    @property
+    def shown(self) -> str:
+        """The address for messages and reports, without passwords."""
+        if self.scheme == POSTGRES:
+            from refold.store.postgres.address import show_address
+
+            return show_address(self.path)
+        return self.path if self.scheme == SQLITE else f"{self.scheme}:{self.path}"
+
+    @property
+    def file(self) -> Path | None:
+        """The file in which the store is; None if it is in none."""
+        return Path(self.path) if self.scheme in (SQLITE, BUNDLE) else None
 
 
 def store_address(address: str | PathLike[str]) -> StoreAddress:
@@ -41,17 +68,23 @@ def store_address(address: str | PathLike[str]) -> StoreAddress:
     if match is None:
         return StoreAddress(SQLITE, text)
     scheme, rest = match[1].lower(), text[match.end() :]
+    scheme = _ALIASES.get(scheme, scheme)
+    if scheme == POSTGRES:
+        if not rest.startswith("//"):
+            raise WrongUse(f"store {text!r}: expected postgresql://HOST/DATABASE")
+        return StoreAddress(POSTGRES, text)
     if scheme == MEMORY:
         if rest:
             raise WrongUse(f"store {text!r}: a store in memory has no name: use memory:")
         return StoreAddress(MEMORY, "")
-    if scheme != SQLITE:
+    if scheme not in (SQLITE, BUNDLE):
         raise WrongUse(
             f"store {text!r}: unknown scheme {match[1]!r}; expected {_KNOWN} (for a file: ./{text})"
         )
     if not rest or rest.startswith("//"):
-        raise WrongUse(f"store {text!r}: expected a path after sqlite:, as in sqlite:runs.db")
-    return StoreAddress(SQLITE, rest)
+        example = "sqlite:runs.db" if scheme == SQLITE else "bundle:runs.zip"
+        raise WrongUse(f"store {text!r}: expected a path after {scheme}:, as in {example}")
+    return StoreAddress(SQLITE if scheme == SQLITE else BUNDLE, rest)
 
 
 async def open_store(
@@ -65,16 +98,18 @@ async def open_store(
         async with await open_store("runs.db") as store: ...
 
     Args:
-        address: the path of a SQLite file, `sqlite:PATH`, or `memory:` for a new store in memory.
+        address: see above.
         durability: with `"fsync"` a returned append survives a power cut, with `"process"` the end of this
-            process but not always a power cut. A store in memory survives neither.
+            process but not always a power cut. PostgreSQL promises what its settings say; with `"process"` it
+            does not wait for its disk. A store in memory survives neither.
         readonly: for audits: no store is created or written; the path may be that of a recording. SQLite may
             still create its `-shm` and `-wal` beside the file.
 
     Raises:
-        WrongUse: an invalid address, or `readonly` for a store in memory, which would stay empty.
+        WrongUse: an invalid address; `readonly` for a store in memory, which would stay empty; a bundle
+            without it; or psycopg is not installed.
         NotAStore: another kind of file, another schema, or no folder; nothing was changed.
-        StoreUnavailable: the disk or the database failed.
+        StoreUnavailable: the disk, the database or the network failed.
         DamagedStore: the database is corrupt.
     """
     scheme, path = store_address(address)
@@ -82,6 +117,17 @@ async def open_store(
         if readonly:
             raise WrongUse("store 'memory:': a new store in memory is empty: open it without readonly")
         return open_memory()
+    if scheme == POSTGRES:
+        _require_psycopg()
+        from refold.store.postgres.store import PostgresStore
+
+        return await PostgresStore.open(path, durability=durability, readonly=readonly)
+    if scheme == BUNDLE:
+        if not readonly:
+            raise WrongUse(
+                f"store 'bundle:{path}': a bundle is read-only: `refold unpack` makes a store of it"
+            )
+        return open_bundle_store(path)
     if readonly and is_recording(path):
         return open_recording(path)
     from refold.store.sqlite import SqliteStore
@@ -96,16 +142,40 @@ def open_memory(now: Callable[[], float] = monotonic) -> "BaseStore":
     return MemoryStore(now)
 
 
-def open_here(path: str | PathLike[str]) -> "BaseStore":
-    """Open a SQLite file or a recording for reading in the calling thread, for sequential programs.
+def open_here(address: str | PathLike[str]) -> "BaseStore":
+    """Open a store for reading in the calling thread, for sequential programs.
 
     It needs no event loop and starts no thread: the store's methods never wait. Raises as `open_store`.
     """
+    scheme, path = store_address(address)
+    if scheme == MEMORY:
+        raise WrongUse("store 'memory:': a new store in memory is empty: name another store")
+    if scheme == POSTGRES:
+        _require_psycopg()
+        from refold.store.postgres.store import PostgresStore
+
+        return PostgresStore.open_here(path)
+    if scheme == BUNDLE:
+        return open_bundle_store(path)
     if is_recording(path):
         return open_recording(path)
     from refold.store.sqlite import SqliteStore
 
     return SqliteStore.open_here(path)
+
+
+def open_bundle_store(path: str | PathLike[str]) -> "BaseStore":
+    """Check a bundle and load its runs into memory, for reading. Raises as `bundles.open_bundle`."""
+    from refold.store.bundles import BundleStore
+
+    return BundleStore(Path(path))
+
+
+def _require_psycopg() -> None:
+    if find_spec("psycopg") is None:
+        raise WrongUse(
+            "a store in PostgreSQL needs `psycopg`, which is not installed: pip install 'refold[postgres]'"
+        )
 
 
 def open_recording(path: str | PathLike[str]) -> "BaseStore":

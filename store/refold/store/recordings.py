@@ -10,18 +10,17 @@ read again. `salt` is `seed` where it follows from the run's seed, else hex; `di
 content.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
+from typing import TypeVar
 
 import msgspec
 
 from refold.reducers.errors import Damaged, WrongUse
-from refold.store.base import Claims
 from refold.store.chain import seeded_salt
 from refold.store.files import write_atomically
-from refold.store.memory import MemoryStore
-from refold.store.protocol import RECORDING, FileProblem, Head, Lease, Record, Store, Stored, UnknownRun
+from refold.store.loaded import LoadedStore
+from refold.store.protocol import RECORDING, FileProblem, Record, Store, Stored, UnknownRun
 
 FORMAT = 1
 """The version of the file format that this version of refold writes, and the newest that it reads."""
@@ -66,8 +65,6 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 T = TypeVar("T")
-Result = TypeVar("Result")
-Args = TypeVarTuple("Args")
 
 
 class _Seed(msgspec.Struct):
@@ -136,36 +133,17 @@ def record_of(stored: Stored) -> Record:
     )
 
 
-class RecordingStore(MemoryStore):
-    """The runs of a recording as a store to read from. It never waits, so it needs no event loop.
+class RecordingStore(LoadedStore):
+    """The runs of a recording as a store to read from.
 
     Raises:
         NotARecording, DamagedRecording: As `read_recording`.
-        WrongUse: From every method that writes.
     """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(waits=False)
-        self._path = path
+        super().__init__(path, "recordings")
         for each in read_recording(path):
             self._hold(each.run, each.records)
-
-    async def _append(
-        self,
-        run: str,
-        expected_seq: int,  # noqa: ARG002
-        lease: Lease,  # noqa: ARG002
-        records: Sequence[Record],  # noqa: ARG002
-        *,
-        release: bool,  # noqa: ARG002
-    ) -> Head:
-        raise self._refusal(run)
-
-    async def _transact(self, rule: Callable[[Claims, *Args], Result], *args: *Args) -> Result:  # noqa: ARG002
-        raise self._refusal(str(args[0]) if args else "")
-
-    def _refusal(self, run: str) -> WrongUse:
-        return WrongUse(f"{self._path}: run {run}: recordings are read-only: name a store, such as runs.db")
 
 
 def _lines(run: RecordedRun) -> Iterator[str]:

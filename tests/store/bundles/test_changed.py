@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from refold.reducers.errors import Damaged, Inconclusive, RefoldError
 from refold.store import MemoryStore
 from refold.store import verify_bundle as reader
-from refold.store.bundles import DamagedBundle, UnjudgedBundle, unpack
+from refold.store.bundles import DamagedBundle, UnjudgedBundle
 from refold.store.packer import pack
 from refold.store.seals import Prover, leaf_of, seal
+from refold.store.unpacking import unpack
 from refold.store.verify_bundle import unproved
 from support.bundles import KEY, Members, check, listed, members_of, zipped
 from support.sealing import append, records, sealed, signing_key

@@ -15,10 +15,11 @@ import pytest
 from refold.reducers.errors import DamagedLog, ExternalFailure, WrongUse
 from refold.store import MemoryStore, SqliteStore
 from refold.store import verify_bundle as reader
-from refold.store.bundles import NotABundle, is_bundle, open_bundle, unpack
+from refold.store.bundles import NotABundle, is_bundle, open_bundle
 from refold.store.packer import pack
 from refold.store.protocol import Record, Seal, SealedHead, Stored, UnknownRun
 from refold.store.seals import DamagedSeals, leaf_of
+from refold.store.unpacking import unpack
 from refold.store.verify_bundle import seal_message, unproved
 from support.bundles import KEY, check, members_of, packed, zipped
 from support.sealing import append, erase, notice, record, records, sealed, signing_key

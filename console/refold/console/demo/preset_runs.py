@@ -94,7 +94,7 @@ async def _scene(
     )
     run = agent.start(scene.task)
     watching = watcher(screen, run.id)
-    here = StorePlace(store, "--store")
+    here = StorePlace(str(store), "--store")
     try:
         result, interrupted = await drive(run, watching, here)
     finally:
@@ -145,7 +145,7 @@ def _files(root: Path | None) -> Generator[Path]:
 def _next(store: Path, runs: Sequence[str]) -> list[str]:
     from refold.console.locations import StorePlace
 
-    option, path = StorePlace(store, "--store").option, path_setting(Path.cwd())
+    option, path = StorePlace(str(store), "--store").option, path_setting(Path.cwd())
     return [
         *([f"export {path}"] if path else []),
         f"refold ls{option}",

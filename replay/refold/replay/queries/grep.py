@@ -1,7 +1,6 @@
 """`grep`: find the events of a run that match a filter. Holds one record at a time and folds nothing."""
 
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -16,8 +15,8 @@ from refold.replay.queries.conditions import Fits, Holds
 from refold.replay.queries.language import Question
 from refold.replay.queries.rows import START, FlatEvent, advance_place, event_question, row_of
 from refold.replay.reader import Step, Steps, stored_events
-from refold.store.bundles import whole_logs
 from refold.store.protocol import Store, Stored, UnknownRun
+from refold.store.scans import whole_logs
 
 EXCERPT = 160
 """Maximum characters of an excerpt."""
@@ -117,7 +116,7 @@ def look_through(
     Problems that kept a log from being read or searched come first. Without `hits`, only they are yielded.
     """
     asked = event_question(typed)
-    for run, records in whole_logs(Path(shard.path), shard.runs):
+    for run, records in whole_logs(shard.address, shard.runs):
         sieve, count = Sieve(asked), 0
         try:
             for stored in records:

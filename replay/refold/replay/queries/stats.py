@@ -9,7 +9,6 @@ A fork begins with events of its parent's log. If both are counted, each event c
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,8 +25,8 @@ from refold.replay.queries.language import Question
 from refold.replay.queries.rows import FlatEvent, event_question
 from refold.replay.reader import Follower, Step, follow_all, run_follower
 from refold.replay.source_words import SourceEnd, source_end
-from refold.store.bundles import whole_logs
 from refold.store.protocol import Store, Stored, UnknownRun
+from refold.store.scans import whole_logs
 
 OPEN = "open"
 """Outcome of a run that has not ended."""
@@ -152,7 +151,7 @@ def count_all(shard: Shard, typed: str = "") -> Iterator[Stats | tuple[str, Refo
     """
     asked, shared = event_question(typed), dict[str, int]()
     total = Stats()
-    for run, records in whole_logs(Path(shard.path), shard.runs):
+    for run, records in whole_logs(shard.address, shard.runs):
         counter = Counter(shared, asked)
         problem: RefoldError | None = None
         try:

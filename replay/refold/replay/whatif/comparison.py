@@ -6,7 +6,6 @@ answer is unknown and the rest of the record is not evidence.
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -35,8 +34,8 @@ from refold.replay.whatif.tables import (
 from refold.replay.whatif.uncertainty import Effect, Uncertainty, prove
 from refold.replay.whatif.unjudged_calls import UnjudgedCalls
 from refold.replay.whatif.verdict import MOST, Prefixes, Spend, Verdict, WhatIf, spend_of
-from refold.store.bundles import Scan
 from refold.store.protocol import Store
+from refold.store.scans import open_scan
 
 
 async def whatif(
@@ -93,7 +92,7 @@ def ask_all(
     Events that a fork shares with an earlier run of the shard are counted there.
     """
     prefixes = Prefixes()
-    with Scan(Path(shard.path)) as scan:
+    with open_scan(shard.address) as scan:
         for run in shard.runs:
             try:
                 lineage = scan.lineage(run)

@@ -101,8 +101,8 @@ class Appender:
     def _fail(self, group: Sequence[Append], error: psycopg.Error | RefoldError) -> None:
         """Try each append alone after a statement failed and changed nothing, so that only one fails."""
         if len(group) == 1:
-            known = isinstance(error, psycopg.Error)
-            group[0].outcome = translate(self._link.shown, error) if known else error
+            shown = self._link.shown
+            group[0].outcome = translate(shown, error) if isinstance(error, psycopg.Error) else error
             return
         for append in group:
             append.unsure = False
