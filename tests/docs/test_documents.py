@@ -54,7 +54,7 @@ NOT_RUN = {
     "docs/how-to/prove-a-log-was-not-edited.md": 1,  # a crontab
     "docs/how-to/read-a-log-with-sqlite3.md": 1,  # the sqlite3 shell; the queries run
     "docs/how-to/run-in-production.md": 1,  # the sqlite3 shell
-    "docs/how-to/run-workers.md": 1,  # a model
+    "docs/how-to/run-workers.md": 2,  # a model, a server
     "docs/how-to/start-from-a-preset.md": 2,  # a model
     "docs/how-to/use-another-model.md": 2,  # a key, a server
     "docs/how-to/write-an-importer.md": 1,  # `pip install`
