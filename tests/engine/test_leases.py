@@ -164,7 +164,7 @@ def test_no_tool_begins_under_a_lease_that_may_have_run_out(
 
     async def main() -> None:
         store = Dozing(31, taken=taken)
-        monkeypatch.setattr("refold.engine.tenure._clocks", lambda: (anyio.current_time(), store.clock()))
+        monkeypatch.setattr("refold.engine.tenure.clocks", lambda: (anyio.current_time(), store.clock()))
         model = ScriptedModel([call("act"), say("Done.")])
         agent = Agent(model=model, tools=[act_once], store=store, clock=virtual.LoopClock)
         with pytest.raises(LeaseLost) if taken else nullcontext():

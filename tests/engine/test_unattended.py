@@ -1,9 +1,11 @@
 """A run in nobody's hands can be answered and stopped with its log alone."""
 
 import time
+from collections.abc import Sequence
 
 import anyio
 import pytest
+from anyio.abc import TaskGroup
 
 from refold.engine import Agent, ScriptedModel, Worker, call, halt, say, unattended
 from refold.engine.journal import record
@@ -13,7 +15,7 @@ from refold.reducers.machine import AgentState
 from refold.reducers.vocabulary import ToolError
 from refold.replay import events
 from refold.store import MemoryStore
-from refold.store.protocol import Lease, LeaseLost
+from refold.store.protocol import LeaseLost, Stored
 from support import virtual
 from support.workers import ASK, World, sound, state_of
 
@@ -80,17 +82,19 @@ def test_a_handle_that_was_left_to_a_worker_can_be_used_again() -> None:
 
 
 class Between(MemoryStore):
-    """Somebody answers just before the next lease is given."""
+    """An operator answers while a worker, which just leased the run, reads it."""
 
     armed = False
+    tasks: TaskGroup
 
-    async def lease(self, run: str, *, holder: str, seconds: float = 30.0, over: int | None = None) -> Lease:
+    async def read_some(self, run: str, seqs: Sequence[int], *, checked: bool = True) -> Sequence[Stored]:
         if self.armed:
             self.armed = False
             answering = unattended(self, run)
             answering.answer({"c1": "approve"})
-            await answering.detach()
-        return await super().lease(run, holder=holder, seconds=seconds, over=over)
+            self.tasks.start_soon(answering.detach)
+            await anyio.sleep(0.1)
+        return await super().read_some(run, seqs, checked=checked)
 
 
 def test_an_answer_that_comes_while_a_worker_looks_is_not_slept_through() -> None:
@@ -103,7 +107,9 @@ def test_an_answer_that_comes_while_a_worker_looks_is_not_slept_through() -> Non
         await world.agent(store, policy=ASK).start("Do it.", run_id="r").result()
         await store.wake("r")
         store.armed = True
-        await Worker(store, world.agent(store)).run(until_idle=True)
+        async with anyio.create_task_group() as store.tasks:
+            with anyio.move_on_after(30):
+                await Worker(store, world.agent(store)).run()
         assert await state_of(store, "r") is AgentState.COMPLETED
         assert ["r"] == world.done
 

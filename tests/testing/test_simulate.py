@@ -77,7 +77,7 @@ def test_the_report_of_a_clean_simulation_counts_calls_and_faults() -> None:
 
 
 CLEAN = """
-simulated 12 schedules, 129 events (24 schedules/s): no violation
+simulated 12 schedules, 134 events (24 schedules/s): no violation
 
 tool  calls  executions  repeated  lost  in doubt
 pay      12          19         7     5         0

@@ -15,7 +15,7 @@ from refold.engine.loop import Driver
 from refold.engine.result import RunResult, WaitingCall, result_of
 from refold.engine.runtime import Opening, Runtime, altered, versions, wake_parent
 from refold.engine.tasks import Background, aside, pace
-from refold.engine.tenure import BRIEF, Tenure, this_process
+from refold.engine.tenure import BRIEF, Grant, Tenure, this_process
 from refold.engine.updates import Audience, StreamedText, Update, Updates
 from refold.reducers import composition
 from refold.reducers import events as ev
@@ -46,6 +46,7 @@ class Run:
     ) -> None:
         self.id = run
         self._take_over, self._pausing = take_over, False
+        self._grant: Grant | None = None
         self._runtime, self._opening = runtime, opening
         self._live: LiveAgent | None = None  # created on first use of `machine`
         self._inbox: list[Maker] = []
@@ -87,6 +88,10 @@ class Run:
     def children(self) -> Mapping[str, "Run"]:
         """Active child runs by id, to watch, answer or cancel."""
         return cast("dict[str, Run]", dict(self._loop.children)) if self._loop else {}
+
+    def adopt(self, grant: Grant) -> None:
+        """Use a lease that was granted already, once. Call it before anything is awaited."""
+        self._grant = grant
 
     async def result(self) -> RunResult:
         """Wait until the run ends or waits for an operator, and return its result.
@@ -305,8 +310,10 @@ class Run:
         async with opened(self._runtime.store) as store:
             # Force only once: an engine that took the run over since then holds it rightly.
             force, self._take_over = self._take_over, False
+            grant, self._grant = self._grant, None
+            patience = lease if lease == BRIEF else 0.0  # a worker may hold the run only to look at it
             async with (
-                Tenure(store, self.id, lease, take_over=force) as tenure,
+                Tenure(store, self.id, lease, take_over=force, patience=patience, grant=grant) as tenure,
                 anyio.create_task_group() as tasks,
             ):
                 tasks.start_soon(tenure.keep)

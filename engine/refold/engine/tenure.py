@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import anyio
 from anyio import CancelScope, current_time, move_on_after
@@ -121,15 +121,30 @@ class LeaseLapsed(ExternalFailure):
         )
 
 
+class Grant(NamedTuple):
+    """A lease that was granted to `holder`. `since`: when, by both clocks."""
+
+    lease: Lease
+    holder: str
+    since: tuple[float, float]
+
+
 class Tenure:
     """The lease of one run, held by one engine. `seconds` is its duration if the engine dies.
 
-    `patience`: seconds to wait for another engine that has the run. `due`: seconds until the run is runnable
-    after its release; None: when it is woken.
+    `patience`: seconds to wait for another engine that has the run. `grant`: the lease, if it was granted
+    already. `due`: seconds until the run is runnable after its release; None: when it is woken.
     """
 
     def __init__(
-        self, store: Store, run: str, seconds: float, *, take_over: bool = False, patience: float = 0.0
+        self,
+        store: Store,
+        run: str,
+        seconds: float,
+        *,
+        take_over: bool = False,
+        patience: float = 0.0,
+        grant: Grant | None = None,
     ) -> None:
         self.store, self._run, self.seconds = store, run, seconds
         self.take_over, self._patience = take_over, patience
@@ -140,6 +155,8 @@ class Tenure:
         self._ending = False
         self.due: float | None = 0.0
         self._since = (0.0, 0.0)  # when the lease was last granted, by both clocks
+        if grant is not None:
+            (self._lease, self._holder, self._since), self._asked = grant, True
 
     async def __aenter__(self) -> Self:
         return self
@@ -157,6 +174,13 @@ class Tenure:
             self._lease = await self._take()
             self._by_force = False
         return self._lease
+
+    def pass_on(self) -> Grant:
+        """Give the lease, which must be held, to another `Tenure` of the same store."""
+        assert self._lease is not None
+        grant = Grant(self._lease, self._holder, self._since)
+        self._lease, self._asked = None, False
+        return grant
 
     async def assure(self) -> Lease:
         """Return a valid lease; call this before an effect starts.
@@ -226,7 +250,7 @@ class Tenure:
         over: int | None = None
         begun, pause = current_time(), 0.02
         while True:
-            self._since = _clocks()
+            self._since = clocks()
             try:
                 return await self.store.lease(self._run, holder=self._holder, seconds=self.seconds, over=over)
             except Held as error:
@@ -264,13 +288,13 @@ class Tenure:
         return self._seconds_left() > 0
 
     async def _renew(self, lease: Lease) -> None:
-        began = _clocks()
+        began = clocks()
         await self.store.renew(lease, self.seconds)
         self._since = began
 
     def _seconds_left(self) -> float:
         """Return the seconds for which the lease is certainly valid."""
-        loop, machine = _clocks()
+        loop, machine = clocks()
         return self.seconds - max(loop - self._since[0], machine - self._since[1])
 
     async def _check_claim(self, lease: Lease) -> None:
@@ -279,7 +303,7 @@ class Tenure:
             raise LeaseLost(lease.run, lease.token, claim.token if claim else 0)
 
 
-def _clocks() -> tuple[float, float]:
+def clocks() -> tuple[float, float]:
     """Return the event loop's clock, and one that also counts sleep of the machine, if available."""
     loop = current_time()
     return loop, loop if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)

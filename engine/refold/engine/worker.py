@@ -6,7 +6,7 @@ run belongs to one worker at a time.
 
 A worker that is to stop drains: it takes no new run, and puts down each run between two steps, so that no
 call's outcome is unknown because of a deployment. A run that a worker can never drive, because a newer refold
-or a guard that is not installed decides in it, is left untouched: not even its lease is taken.
+or a guard that is not installed decides in it, is left to others, and its log untouched.
 
 Runs can be answered and halted without model and tools. Halting a run takes its lease away: the engine that
 drives it cannot write any longer, and stops when it notices. Calls in flight are settled as outcome unknown.
@@ -33,7 +33,7 @@ from refold.engine.run import Run
 from refold.engine.runtime import Runtime, due_in, is_lost, wake_parent
 from refold.engine.secrets import redactor_of
 from refold.engine.tasks import first
-from refold.engine.tenure import BRIEF, LeaseLapsed, Tenure
+from refold.engine.tenure import BRIEF, Grant, LeaseLapsed, Tenure, clocks, new_holder
 from refold.engine.world import World
 from refold.reducers.effects import doubtful
 from refold.reducers.errors import Damaged, Inconclusive, NewerLog, WrongUse
@@ -42,7 +42,7 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.meters import open_children
 from refold.reducers.rules import rules_of
 from refold.reducers.state import RunState
-from refold.store.protocol import LEASE_SECONDS, Held, LeaseLost, Store, UnknownRun
+from refold.store.protocol import LEASE_SECONDS, Held, LeaseLost, Store, StoreUnavailable, UnknownRun
 
 POLL = 1.0
 """Seconds between two searches for runnable runs, while there are none."""
@@ -53,6 +53,10 @@ PASSED_BY = 60.0
 
 DRAIN_SECONDS = 30.0
 """Seconds in which steps in progress may end before a worker stops."""
+
+
+WITHOUT_STORE = 300.0
+"""Seconds for which a worker goes on searching while its store fails, as while a server is replaced."""
 
 
 class TakenUp(msgspec.Struct, frozen=True, tag="taken_up"):
@@ -133,6 +137,8 @@ class Worker:
         self._free = anyio.Event()
         self._registry = installed_guards()
         self._searched = False
+        self._holder = new_holder()
+        self._failing_since: float | None = None  # when the store began to fail
 
     @property
     def driving(self) -> int:
@@ -161,7 +167,7 @@ class Worker:
         """Work until `drain` is called, or until cancelled: each run is then left to other workers at once.
 
         With `until_idle`, return as soon as no run is runnable and none is driven here. Raises errors of the
-        store if the search for runs fails.
+        store if it fails for `WITHOUT_STORE` seconds, with `until_idle` at once.
         """
         try:
             async with opened(self._source) as store:
@@ -174,14 +180,13 @@ class Worker:
             tasks.start_soon(self._search, store)
             while not self.draining:
                 self._free = anyio.Event()
-                wanted = await self._list_wanted(store)
-                for run in () if self.draining else wanted:
-                    self._driving.add(run)
-                    tasks.start_soon(self._drive, store, run)
-                if until_idle and self._searched and not self._driving and not wanted:
+                taken = await self._take(store, until_idle=until_idle)
+                for grant in taken:
+                    self._driving.add(grant.lease.run)
+                    tasks.start_soon(self._drive, store, grant)
+                if until_idle and self._searched and not self._driving and not taken:
                     return
-                with anyio.move_on_after(self._poll):
-                    await self._free.wait()
+                await self._wait(store)
             while self._driving and (left := (self._ends_at or 0.0) - anyio.current_time()) > 0:
                 self._free = anyio.Event()
                 with anyio.move_on_after(left):
@@ -218,17 +223,48 @@ class Worker:
         rules_of(state)
         return is_lost(state, time.time_ns()) and await store.claim(run) is None
 
-    async def _list_wanted(self, store: Store) -> list[str]:
+    async def _take(self, store: Store, *, until_idle: bool) -> list[Grant]:
+        """Lease as many due runs as there is room for.
+
+        Raises errors of the store if it fails for too long.
+        """
         room, now = self.concurrency - len(self._driving), anyio.current_time()
         self._passed_by = {run: until for run, until in self._passed_by.items() if until > now}
-        known = {*self._driving, *self._passed_by}
-        # Runs begun a moment ago may have no lease yet and still be listed.
-        listed = await store.due(room + len(known)) if room else ()
-        return [run for run in listed if run not in known][:room]
-
-    async def _drive(self, store: Store, run: str) -> None:
+        since = clocks()
         try:
-            await self._drive_run(store, run)
+            leases = await store.take_due(
+                room, holder=self._holder, seconds=self._lease, skip={*self._driving, *self._passed_by}
+            )
+        except StoreUnavailable as error:
+            self._failing_since = self._failing_since or now
+            if until_idle or now - self._failing_since > WITHOUT_STORE:
+                raise
+            self._tell(Failed("", str(error)))
+            return []
+        self._failing_since = None
+        return [Grant(lease, self._holder, since) for lease in leases]
+
+    async def _wait(self, store: Store) -> None:
+        """Wait until a run may have become due, or there is room for another one."""
+        with anyio.move_on_after(self._poll):
+            if len(self._driving) >= self.concurrency or self._failing_since is not None:
+                await self._free.wait()
+                return
+            async with anyio.create_task_group() as tasks:
+
+                async def listen() -> None:
+                    await store.wait_due(self._poll)
+                    tasks.cancel_scope.cancel()
+
+                tasks.start_soon(listen)
+                await self._free.wait()
+                tasks.cancel_scope.cancel()
+
+    async def _drive(self, store: Store, grant: Grant) -> None:
+        run = grant.lease.run
+        try:
+            async with Tenure(store, run, self._lease, grant=grant) as tenure:
+                await self._drive_run(store, run, tenure)
         except (Held, LeaseLost, LeaseLapsed, Overtaken) as error:
             if run in self._taken:  # otherwise another engine was faster
                 self._tell(Failed(run, str(error), lost=True))
@@ -243,22 +279,24 @@ class Worker:
             self._taken.discard(run)
             self._free.set()
 
-    async def _drive_run(self, store: Store, run: str) -> None:
+    async def _drive_run(self, store: Store, run: str, tenure: Tenure) -> None:
         if await source_of(store, run):
             # Imported runs are never driven; an interrupted import leaves them listed.
             self._passed_by[run] = math.inf
             return
-        journal = Journal(store, run, Tenure(store, run, BRIEF))
-        state = await journal.load(self._registry)
+        state = await Journal(store, run, tenure).load(self._registry)
         _refuse_unfit(state)
-        if _rests(state)[0]:
-            await self._put_back(store, journal)
+        due = due_in(state, max(state.at, time.time_ns()))  # a clock that was set back must not cause a wait
+        if due is None or due > 0:  # nothing to do before then; None: before an operator acts
+            await wake_parent(store, state)
+            tenure.due = due
             return
         agent, events = self._agent_of(state), state.seq
         del state  # do not keep a long run's state while it is driven
         if self.draining:
             return
         resumed = self._live[run] = agent.resume(run, store=store, lease=self._lease)
+        resumed.adopt(tenure.pass_on())
         try:
             await self._see_through(resumed, events)
         finally:
@@ -282,15 +320,6 @@ class Worker:
         else:
             self._tell(PutDown(run.id, result))
 
-    async def _put_back(self, store: Store, journal: Journal) -> None:
-        """Set when a run that is not runnable now will be runnable."""
-        async with journal.tenure as tenure:
-            await tenure.hold()
-            # Load it again, because input may have arrived before we had the lease.
-            state = await journal.load(self._registry)
-            await wake_parent(store, state)
-            tenure.due = _rests(state)[1]
-
 
 def _refuse_unfit(state: RunState) -> None:
     """Raise `NewerLog` or `_Unfit` if this process cannot make the run's decisions."""
@@ -305,12 +334,6 @@ def _refuse_unfit(state: RunState) -> None:
 def _waits(state: RunState) -> bool:
     """Return whether the run has ended or waits for an operator."""
     return state.ended or state.asked_at is not None
-
-
-def _rests(state: RunState) -> tuple[bool, float | None]:
-    """Return whether the run is not runnable now, and the seconds until it is; None: an operator must act."""
-    due = due_in(state, max(state.at, time.time_ns()))  # a clock that was set back must not cause a wait
-    return due is None or due > 0, due
 
 
 def _one_of(agent: Agent) -> Callable[[RunState], Agent]:
