@@ -20,9 +20,10 @@ from console.conftest import Refold, Started
 from console.test_worker import TOOLS, queued, until
 from refold.console.worker_metrics import WorkerMetrics
 from refold.console.worker_status import (
+    ANSWER_WITHIN,
     BEAT,
-    LIVE_WITHIN,
     READY_WITHIN,
+    TURN_WITHIN,
     Answer,
     CannotListen,
     Pulse,
@@ -179,8 +180,8 @@ def test_the_store_fails_and_answers_again() -> None:
             store.fails = True
             await anyio.sleep(BEAT)
             assert ("the store failed: StoreUnavailable", "") == (pulse.trouble(), pulse.death())
-            await anyio.sleep(LIVE_WITHIN)
-            assert pulse.death().startswith("the store has not answered for 6")
+            await anyio.sleep(ANSWER_WITHIN)
+            assert pulse.death().startswith("the store has not answered for 60")
             store.fails = False
             await anyio.sleep(BEAT)
             assert ("", "") == (pulse.trouble(), pulse.death())
@@ -209,7 +210,7 @@ def test_the_event_loop_stands_still() -> None:
     pulse = Pulse(lambda: now)
     now = READY_WITHIN + 1
     assert "the event loop has not turned for 11 s" == pulse.trouble()
-    now = LIVE_WITHIN + 1
+    now = TURN_WITHIN + 1
     assert "the event loop has not turned for 61 s" == pulse.death()
 
 
@@ -229,6 +230,7 @@ def test_a_store_is_observed() -> None:
         assert 1 == metrics.registry.get_sample_value("refold_store_errors_total", labels)
         metrics.take(Failed("r", "gone", lost=True))
         metrics.take(Failed("r", "broken"))
+        metrics.take(Failed("", "the search for runs failed"))  # an error of the store, counted there
         for name in ("leases_lost", "runs_failed"):
             assert 1 == metrics.registry.get_sample_value(f"refold_worker_{name}_total")
 

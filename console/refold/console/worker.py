@@ -12,7 +12,7 @@ import anyio
 
 from refold.console import addresses, locations
 from refold.console.agents import choose_tools, follow, leave, model_options, recorded_options
-from refold.console.locations import StorePlace, changing, read_text_argument
+from refold.console.locations import StorePlace, changing, read_text_argument, writing
 from refold.console.options import (
     Address,
     By,
@@ -105,7 +105,10 @@ async def worker_command(
     service = None if listen is None else _service(listen)
     async with AsyncExitStack() as stack:
         models = Models(stack)
-        store = await stack.enter_async_context(changing(place))
+        # Workers may be deployed before the first run: an empty database gets its tables. A file must exist,
+        # because a mistyped path would be another store.
+        opening = writing if place.file is None else changing
+        store = await stack.enter_async_context(opening(place))
         stop = anyio.CancelScope()
         report = WorkerReport(screen, stop)
         worker = Worker(

@@ -104,8 +104,8 @@ class WorkerMetrics:
             case HandedOver(calls=calls):
                 self._handed_over.inc()
                 self._interrupted.inc(len(calls))
-            case Failed(lost=lost):
-                (self._lost if lost else self._failed).inc()
+            case Failed(run=run, lost=lost):
+                (self._lost if lost else self._failed).inc(1 if run else 0)  # without a run, the store failed
             case Skipped():
                 self._skipped.inc()
 

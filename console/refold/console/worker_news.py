@@ -19,7 +19,7 @@ class NewsLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `taken_up`: `events` is the length of its log. `put_down`: `state`, `code` and `reason` describe how it
     ended or what it waits for. `handed_over`: the worker stops; `calls` have an unknown outcome. `failed`,
     `lost` or `skipped`: `problem` is the cause, and `again` the seconds until this worker retries a failed
-    run.
+    run. `run` is "" if the search for runs failed.
     """
 
     type: Literal["taken_up", "put_down", "handed_over", "failed", "lost", "skipped"]
@@ -54,7 +54,7 @@ class WorkerReport:
             if self._screen.json:
                 self._screen.document(line)
             else:
-                self._screen.say(f"{figures.clock(line.at)}  run {line.run}  {_words(line)}")
+                self._screen.say(f"{figures.clock(line.at)}  {_words(line)}")
         except OutputClosed as error:
             self.closed = error
             self._stop.cancel()
@@ -71,12 +71,18 @@ def _line(news: News, at: int) -> NewsLine:
         case Failed(run=run, problem=problem, lost=True):
             return NewsLine(type="lost", at=at, run=run, problem=problem)
         case Failed(run=run, problem=problem):
-            return NewsLine(type="failed", at=at, run=run, problem=problem, again=PASSED_BY)
+            return NewsLine(type="failed", at=at, run=run, problem=problem, again=PASSED_BY if run else 0.0)
         case Skipped(run=run, problem=problem):
             return NewsLine(type="skipped", at=at, run=run, problem=problem)
 
 
 def _words(line: NewsLine) -> str:
+    if not line.run:
+        return f"the search for runs failed: {line.problem}"
+    return f"run {line.run}  {_what_happened(line)}"
+
+
+def _what_happened(line: NewsLine) -> str:
     match line.type:
         case "taken_up":
             return f"taken up after event {line.events}"

@@ -26,8 +26,13 @@ BEAT = 2.0
 READY_WITHIN = 10.0
 """Seconds without an answer of the store after which a worker is not ready."""
 
-LIVE_WITHIN = 60.0
-"""Seconds without a turn of the event loop, or an answer of the store, after which a worker is not alive."""
+TURN_WITHIN = 60.0
+"""Seconds without a turn of the event loop after which a worker is not alive."""
+
+ANSWER_WITHIN = 600.0
+"""Seconds without an answer of the store after which a worker is not alive: longer than it takes to replace a
+database server, because a restart of the worker would not help.
+"""
 
 _TIMEOUT = 5.0  # seconds that a client may stay silent
 _MOST_CLIENTS = 8  # at a time; others are disconnected
@@ -86,20 +91,18 @@ class Pulse:
 
     def trouble(self) -> str:
         """Return why the worker cannot drive runs now; "" if it can."""
-        return self._late(READY_WITHIN) or self._problem
+        return self._late(READY_WITHIN, READY_WITHIN) or self._problem
 
     def death(self) -> str:
         """Return why the worker should be restarted; "" if it should not."""
-        return self._late(LIVE_WITHIN)
+        return self._late(TURN_WITHIN, ANSWER_WITHIN)
 
-    def _late(self, within: float) -> str:
+    def _late(self, turn: float, answer: float) -> str:
         now = self._clock()
-        for what, since in (
-            ("the event loop has not turned", self._turned),
-            ("the store has not answered", self._answered),
-        ):
-            if now - since > within:
-                return f"{what} for {now - since:.0f} s"
+        if now - self._turned > turn:
+            return f"the event loop has not turned for {now - self._turned:.0f} s"
+        if now - self._answered > answer:
+            return f"the store has not answered for {now - self._answered:.0f} s"
         return ""
 
 
