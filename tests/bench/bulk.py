@@ -19,7 +19,8 @@ from bench.timing import Case
 from bench.workload import recorded, stored
 from refold.engine.compatibility import installed_guards
 from refold.reducers.codec import Encoded
-from refold.replay.bulk import SHARD, Totals, audit_all, shards
+from refold.replay.bulk import Totals, audit_all
+from refold.replay.shards import SHARD, shards
 from refold.store import SqliteStore
 
 RUNS, STEPS = 60, 300

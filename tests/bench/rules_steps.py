@@ -25,10 +25,10 @@ from refold.importers.source import Source
 from refold.importers.transcript import Transcript
 from refold.reducers.guards.permissions import Permissions
 from refold.reducers.parser import parse
-from refold.replay.bulk import Shard
 from refold.replay.permissions.calls import CallJudge, RuleList
 from refold.replay.permissions.hits import PermissionHits
 from refold.replay.reader import follow_all
+from refold.replay.shards import Shard
 from refold.replay.whatif.comparison import ask_all
 from refold.replay.whatif.rule_subset import add_guards
 from refold.store import SqliteStore

@@ -10,8 +10,9 @@ import pytest
 
 from console.conftest import Refold, look
 from refold.engine import Agent, ScriptedModel, call, say
-from refold.replay.bulk import Shard, audit_shard
+from refold.replay.bulk import audit_shard
 from refold.replay.cuts import cut
+from refold.replay.shards import Shard
 from refold.store import SqliteStore
 from refold.store.packer import pack
 from support.bundles import Members, listed, members_of, zipped

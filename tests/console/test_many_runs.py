@@ -2,6 +2,7 @@
 hidden.
 """
 
+import gc
 import json
 import os
 import pickle
@@ -21,7 +22,8 @@ from refold.console import processes, queries, whatif, whatif_question
 from refold.console.whatif_question import OtherPolicies
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.replay import cut
-from refold.replay.bulk import Shard, ShardEnd, run_task, shards
+from refold.replay.dispatch import run_task
+from refold.replay.shards import Shard, ShardEnd, shards
 from refold.store import SqliteStore
 from refold.store.scans import open_scan
 from support.forging import records_of, write
@@ -130,8 +132,8 @@ def test_a_part_that_kills_its_worker_takes_no_other_with_it(many: Path) -> None
     named.
     """
     work = shards(many, [(f"run-{number:02}", 20) for number in range(12)], 20)
-    with processes.processes(2, work) as executor:
-        found = list(run_task(work, executor, dies, processes.single_process))
+    with processes.processes(2, work) as workers:
+        found = list(run_task(work, workers, dies))
     ended = [each for each in found if isinstance(each, ShardEnd)]
     assert len(work) == len(ended)
     assert [("run-05",)] == [each.shard.runs for each in ended if each.problem]
@@ -181,7 +183,7 @@ def test_a_long_run_is_told_of_while_it_is_read(tmp_path: Path, monkeypatch: pyt
             read.append(number)
             yield number
 
-    with processes.single_process() as executor:
+    with processes.pool(1, gc.freeze) as executor:
         found = run_task(work, executor, task, held=50_000)
         assert (0, [0]) == (next(found), read)
         found.close()

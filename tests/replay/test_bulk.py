@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import reduce
+from functools import partial, reduce
 from itertools import permutations
 from operator import add
 from pathlib import Path
@@ -19,16 +19,9 @@ from hypothesis import strategies as st
 from refold.engine import Agent, ScriptedModel, call, say, tool
 from refold.reducers.guards import BUILTIN, Registry
 from refold.replay.audit import audit
-from refold.replay.bulk import (
-    AuditedRun,
-    RunFinding,
-    Shard,
-    Totals,
-    audit_all,
-    audit_shard,
-    shards,
-    sum_totals,
-)
+from refold.replay.bulk import AuditedRun, RunFinding, Totals, audit_all, audit_shard, sum_totals
+from refold.replay.dispatch import Workers
+from refold.replay.shards import Shard, shards
 from refold.store import SqliteStore
 from refold.store.packer import pack
 from support.forging import changed, records_of, write
@@ -157,8 +150,10 @@ class Deadly(ProcessPoolExecutor):
 async def test_a_part_that_kills_its_worker_takes_no_other_with_it(store: Path) -> None:
     """A pool of real processes breaks, and all but the part that broke it is audited all the same."""
     work = shards(store, await sizes(store), 1)
-    with Deadly("run-3") as executor:
-        totals = audit_all(work, executor, builtin, None, lambda: Deadly("run-3"))
+    start = partial(Deadly, "run-3")
+    with start() as executor:
+        workers = Workers(executor=executor, replace=start, alone=start, tries=3)
+        totals = audit_all(work, workers, builtin)
     assert (4, 1, True) == (totals.clean, len(totals.unchecked), "run-3" in totals.unchecked[0].name)
 
 

@@ -21,7 +21,7 @@ from refold.replay.summary import continued_in
 from refold.store.protocol import Head, Store, Stored, UnknownRun
 
 if TYPE_CHECKING:
-    from refold.replay.bulk import ShardEnd
+    from refold.replay.shards import ShardEnd
 
 
 LAST = "@last"

@@ -4,22 +4,23 @@ import gc
 import os
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from refold.console import addresses, descriptions, locations, verdicts
 from refold.console.addresses import all_runs, check_choice
+from refold.console.executors import ExecutorOptions, start_workers
 from refold.console.locations import StorePlace
 from refold.console.options import Everything, option, words
-from refold.console.processes import Jobs, Unchecked, processes, progress, single_process
+from refold.console.processes import Unchecked, progress
 from refold.console.screen import Screen, note, worst
 from refold.console.verdicts import NotJudged
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import Damaged, ExternalFailure, Inconclusive, WrongUse
 from refold.replay import figures
-from refold.replay.bulk import SHARD, AuditedRun, RunFinding, Shard, Totals, audit_all, shards
+from refold.replay.bulk import AuditedRun, RunFinding, Totals, audit_all
 from refold.replay.certificate import Certificate, Heads, format_certificate
+from refold.replay.shards import SHARD, Shard, shards
 from refold.store.bundles import is_bundle
 from refold.store.files import SigningKey, read_signing_key, write_atomically
 from refold.store.sequential import at_once
@@ -37,7 +38,7 @@ def audit_command(
     runs: Annotated[list[str], words("RUN or @last (ids may be prefixes), or a bundle's file.")],
     *,
     everything: Everything = False,
-    jobs: Jobs = None,
+    executor: ExecutorOptions,
     certificate: Annotated[
         Path | None,
         option("--certificate", "Write the results to this file as a certificate; it must not exist."),
@@ -55,7 +56,7 @@ def audit_command(
     _check_certificate(certificate, key)
     bundles = _bundles_of(runs)
     files = list(dict.fromkeys(bundles.values()))
-    if not everything and not files and certificate is None:
+    if not (everything or files or certificate is not None or executor.on_cluster):
         return at_once(verdicts.judge_command(screen, place, runs, verdicts.audit_run, everything=False))
     installed_guards()  # report invalid guards once, before any run
     signing = read_signing_key(key) if key else None
@@ -72,7 +73,7 @@ def audit_command(
     if not work:
         note(f"{descriptions.line(place.shown)} has no runs")
     teller, heads = _AuditReport(screen, place, whole=len(sizes) + len(files) <= _TOLD), Heads()
-    totals = _audit_runs(teller, heads, work, jobs)
+    totals = _audit_runs(teller, heads, work, executor)
     if certificate is not None:
         _certify(screen, certificate, totals, heads, signing)
     if damage is not None:
@@ -108,7 +109,9 @@ async def _sizes(
         return [(run, (await store.head(run)).seq) for run in runs], None
 
 
-def _audit_runs(teller: "_AuditReport", heads: Heads, work: Sequence[Shard], jobs: int | None) -> Totals:
+def _audit_runs(
+    teller: "_AuditReport", heads: Heads, work: Sequence[Shard], executor: ExecutorOptions
+) -> Totals:
     began = time.monotonic()
     with progress("auditing", sum(shard.events for shard in work)) as step:
 
@@ -118,8 +121,8 @@ def _audit_runs(teller: "_AuditReport", heads: Heads, work: Sequence[Shard], job
             step(shard.events)
 
         # An audit creates no reference cycles: garbage collection would only cost time.
-        with processes(jobs, work, gc.disable) as executor:
-            totals = audit_all(work, executor, installed_guards, seen, partial(single_process, gc.disable))
+        with start_workers(executor, work, gc.disable) as workers:
+            totals = audit_all(work, workers, installed_guards, seen)
     teller.finish(totals, time.monotonic() - began)
     return totals
 

@@ -5,15 +5,17 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Protocol
 
 import msgspec
 
 from refold.console.options import option
 from refold.console.screen import is_terminal
-from refold.replay.bulk import Shard
+from refold.replay.dispatch import Workers
+from refold.replay.shards import Shard
 
 Jobs = Annotated[
     int | None, option("--jobs", "Number of processes for many runs.", min=1, shows="one per core")
@@ -27,26 +29,26 @@ class Unchecked(msgspec.Struct, frozen=True, kw_only=True):
     unchecked: str
 
 
+_TRIES = 3
+"""Attempts at a part whose process was killed: with others, with others again, and alone."""
+
+
 @contextmanager
 def processes(
     jobs: int | None, work: Sequence[Shard], begin: Callable[[], object] = gc.freeze
-) -> Generator[Executor | None]:
-    """Start at most `jobs` processes, or one per core; None if one suffices. Each calls `begin` first."""
+) -> Generator[Workers]:
+    """Start at most `jobs` processes, or one per core; none if one suffices. Each calls `begin` first."""
     wanted = min(jobs or count_cores(), len(work))
     if wanted < 2:
-        yield None
+        yield Workers()
         return
-    with pool(wanted, begin) as executor:
+    start = partial(pool, wanted, begin)
+    with start() as executor:
         try:
-            yield executor
+            yield Workers(executor=executor, replace=start, alone=partial(pool, 1, begin), tries=_TRIES)
         except BaseException:
             executor.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def single_process(begin: Callable[[], object] = gc.freeze) -> Executor:
-    """Start one process, for a part that crashed another."""
-    return pool(1, begin)
 
 
 def pool(count: int, begin: Callable[[], object]) -> ProcessPoolExecutor:

@@ -10,16 +10,18 @@ import msgspec
 
 from refold.console import descriptions, locations
 from refold.console.addresses import Problems, choose_runs, families_of, without_grown
+from refold.console.executors import ExecutorOptions, start_workers
 from refold.console.locations import StorePlace
 from refold.console.options import Everything, Runs, argument, option
-from refold.console.processes import Jobs, processes, progress, single_process
+from refold.console.processes import progress
 from refold.console.screen import Column, Screen, note
 from refold.reducers.errors import Inconclusive, RefoldError
 from refold.replay import figures
-from refold.replay.bulk import HELD, SHARD, Shard, ShardEnd, run_task, shards
+from refold.replay.dispatch import run_task
 from refold.replay.queries.grep import ErasedCount, Excerpt, Hit, look_through
 from refold.replay.queries.rows import event_question
 from refold.replay.queries.stats import Latency, Stats, ToolStats, count_all, merge
+from refold.replay.shards import HELD, SHARD, Shard, ShardEnd, shards
 from refold.store.sequential import at_once
 
 GREP_SHARD = 5_000
@@ -46,7 +48,7 @@ def grep_command(
     everything: Everything = False,
     most: Annotated[int | None, option("--most", "Stop after this many events.", min=1)] = None,
     count: Annotated[bool, option("--count", "Print only the number of events per run.")] = False,
-    jobs: Jobs = None,
+    executor: ExecutorOptions,
 ) -> int:
     """Find events that match a filter, in the given runs or in all.
 
@@ -66,8 +68,8 @@ def grep_command(
     work = shards(place.address, sizes, GREP_SHARD)
     task = partial(look_through, typed=filter, most=most, hits=not count)
     with (
-        processes(jobs, work) as executor,
-        closing(run_task(work, executor, task, single_process, held=HELD)) as all_,
+        start_workers(executor, work) as workers,
+        closing(run_task(work, workers, task, held=HELD)) as all_,
     ):
         for each in all_:
             if isinstance(each, ShardEnd):
@@ -174,7 +176,7 @@ def stats_command(
     *,
     everything: Everything = False,
     where: Annotated[str, option("--where", "Count only events that match, as turn:..3.")] = "",
-    jobs: Jobs = None,
+    executor: ExecutorOptions,
 ) -> int:
     """Count outcomes, tool calls, errors, latencies, tokens and cost, in the given runs or in all.
 
@@ -187,10 +189,10 @@ def stats_command(
     trouble, total, unread = Problems(), Stats(), dict[str, str]()
     work = at_once(_work(place, runs, trouble, everything=everything))
     with (
-        processes(jobs, work) as executor,
+        start_workers(executor, work) as workers,
         progress("counting", sum(shard.events for shard in work)) as step,
     ):
-        for each in run_task(work, executor, partial(count_all, typed=where), single_process):
+        for each in run_task(work, workers, partial(count_all, typed=where)):
             if isinstance(each, ShardEnd):
                 trouble.end(each)
                 unread |= {each.shard.name: each.problem} if each.problem else {}

@@ -10,8 +10,8 @@ from refold.console.rule_lists import AUTO, SessionSettings, UnknownSettings
 from refold.console.whatif_question import Answer, OtherPolicies, WhatIfQuestion
 from refold.reducers.errors import Damaged, Inconclusive, RefoldError, WrongUse
 from refold.reducers.events import RunStarted
-from refold.replay.bulk import Shard
 from refold.replay.reader import event_of
+from refold.replay.shards import Shard
 from refold.replay.whatif.comparison import ask_all
 from refold.replay.whatif.rule_subset import add_guards
 from refold.store.scans import open_scan

@@ -14,9 +14,10 @@ from refold.console.addresses import (
     sizes_of,
     without_grown,
 )
+from refold.console.executors import ExecutorOptions, start_workers
 from refold.console.locations import StorePlace
 from refold.console.options import Everything, option, words
-from refold.console.processes import Jobs, processes, progress, single_process
+from refold.console.processes import progress
 from refold.console.screen import Screen, note, worst
 from refold.console.session_question import ask_question
 from refold.console.whatif_question import (
@@ -29,8 +30,9 @@ from refold.console.whatif_question import (
 from refold.console.whatif_table import WhatIfTable, json_of
 from refold.engine.compatibility import installed_guards
 from refold.reducers.errors import Damaged, ExternalFailure, WrongUse
-from refold.replay.bulk import HELD, Shard, ShardEnd, run_task, shards
 from refold.replay.cuts import request_of
+from refold.replay.dispatch import run_task
+from refold.replay.shards import HELD, Shard, ShardEnd, shards
 from refold.replay.whatif.view import Hypothesis, MessageRow, hypothesis
 from refold.store.sequential import at_once
 
@@ -51,7 +53,7 @@ def whatif_command(
         bool, option("--every", "List every run, including those that agree and those that are inconclusive.")
     ] = False,
     view: Annotated[bool, option("--view", "Show the prompt under the policy, as a diff.")] = False,
-    jobs: Jobs = None,
+    executor: ExecutorOptions,
 ) -> int:
     """Test other policies on recorded runs: compute what they would have decided, and how far the record is
     evidence.
@@ -73,15 +75,15 @@ def whatif_command(
     if any(map(is_path, runs)):
         from refold.console.imports import import_runs
 
-        runs, imported = import_runs(place, runs, jobs)
+        runs, imported = import_runs(place, runs, executor.jobs)
     work, damage = at_once(_work(place, runs))
     question.states = sum(len(shard.runs) for shard in work) == 1
     table = WhatIfTable(screen, question, every=every)
     with (
-        processes(jobs, work) as executor,
+        start_workers(executor, work) as workers,
         progress("examining", sum(shard.events for shard in work)) as step,
     ):
-        for each in run_task(work, executor, question, single_process, held=HELD):
+        for each in run_task(work, workers, question, held=HELD):
             if isinstance(each, ShardEnd):
                 table.end(each)
                 step(each.shard.events)

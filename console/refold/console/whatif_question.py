@@ -36,7 +36,7 @@ from refold.reducers.parser import parse_with
 from refold.reducers.policy import Policy
 from refold.reducers.presets import PRESETS
 from refold.reducers.vocabulary import NANO
-from refold.replay.bulk import Shard
+from refold.replay.shards import Shard
 from refold.replay.whatif.comparison import ask_all
 from refold.replay.whatif.facts import Change
 from refold.replay.whatif.rule_subset import RULES, NamedPolicy, add_guards, replace_rules

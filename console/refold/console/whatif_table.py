@@ -16,7 +16,7 @@ from refold.console.whatif_question import WhatIfQuestion
 from refold.console.whatif_text import cell, code_of, tell, tell_totals
 from refold.reducers.errors import ExternalFailure, Inconclusive, NoSuchEntry, RefoldError, WrongUse
 from refold.replay import figures
-from refold.replay.bulk import ShardEnd
+from refold.replay.shards import ShardEnd
 from refold.replay.whatif.rule_subset import note_of
 from refold.replay.whatif.verdict import Spend, Totals, Verdict, WhatIf, totals_of
 from refold.store.protocol import UnknownRun

@@ -8,13 +8,13 @@ import msgspec
 from refold.reducers.errors import Damaged, Inconclusive, RefoldError
 from refold.reducers.events import Event, ModelResponded
 from refold.reducers.patterns import find_first
-from refold.replay.bulk import Shard
 from refold.replay.kinds.sentences import list_texts
 from refold.replay.kinds.table import sentence
 from refold.replay.queries.conditions import Fits, Holds
 from refold.replay.queries.language import Question
 from refold.replay.queries.rows import START, FlatEvent, advance_place, event_question, row_of
 from refold.replay.reader import Step, Steps, stored_events
+from refold.replay.shards import Shard
 from refold.store.protocol import Store, Stored, UnknownRun
 from refold.store.scans import whole_logs
 

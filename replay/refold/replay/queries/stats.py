@@ -18,12 +18,12 @@ from refold.reducers.errors import Inconclusive, RefoldError
 from refold.reducers.messages import Usage
 from refold.reducers.source_marks import lacks_tokens
 from refold.replay import known
-from refold.replay.bulk import Shard
 from refold.replay.kinds.table import kind_for
 from refold.replay.queries.grep import Sieve
 from refold.replay.queries.language import Question
 from refold.replay.queries.rows import FlatEvent, event_question
 from refold.replay.reader import Follower, Step, follow_all, run_follower
+from refold.replay.shards import Shard
 from refold.replay.source_words import SourceEnd, source_end
 from refold.store.protocol import Store, Stored, UnknownRun
 from refold.store.scans import whole_logs

@@ -16,8 +16,8 @@ from refold.reducers.guards import BUILTIN, Registry
 from refold.reducers.machine import target
 from refold.reducers.named_tools import find_unmatched_names
 from refold.reducers.policy import Policy
-from refold.replay.bulk import Shard
 from refold.replay.reader import Follower, Step, follow, follow_all, stored_events
+from refold.replay.shards import Shard
 from refold.replay.summary import task_of
 from refold.replay.whatif.bounds import Bounds
 from refold.replay.whatif.facts import Change

@@ -1,0 +1,1 @@
+_worker_logs_enabled: bool
