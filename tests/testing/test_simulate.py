@@ -80,9 +80,9 @@ CLEAN = """
 simulated 12 schedules, 134 events (24 schedules/s): no violation
 
 tool  calls  executions  repeated  lost  in doubt
-pay      12          19         7     5         0
+pay      12          18         6     5         0
 
-fired: back 2, fail 3, forth 1, hang 2, kill 4, late 2, pause 3, stop 2, twice 2
+fired: back 2, fail 3, forth 1, hang 3, kill 4, late 2, pause 3, stop 2, twice 1
 never fired: cancel:await, cancel:send, hang:send, kill:act, kill:await, stop:act
 schedules in which no planned fault fired: 2 (seeds 5, 9)
 """
