@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -124,9 +125,30 @@ class PostgresServer:
     def kill(self) -> None:
         """SIGKILL every process of the server, as a power cut of the machine without loss of its disk."""
         assert self._process is not None
-        os.killpg(self._process.pid, signal.SIGKILL)
+        self.suspend()
+        self._signal(signal.SIGKILL)
         self._process.wait()
         (self.data / "postmaster.pid").unlink(missing_ok=True)
+
+    def suspend(self) -> None:
+        """SIGSTOP every process of the server, as a machine that stands still."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)  # first, so that it starts no other
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT every process of the server."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        # Each process of a server leads a session of its own, so no process group has them all.
+        assert self._process is not None
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], check=True, capture_output=True, text=True)
+        rows = [(int(pid), int(parent)) for pid, parent in map(str.split, listed.stdout.splitlines())]
+        for pid in [pid for pid, parent in rows if parent == self._process.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        self._process.send_signal(number)
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
