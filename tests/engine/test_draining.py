@@ -329,6 +329,26 @@ def test_a_store_that_fails_in_a_drain() -> None:
     virtual.in_no_time(main)
 
 
+def test_a_store_that_hangs_does_not_hold_up_a_drain() -> None:
+    """A search for runs that gets no answer ends with the drain."""
+
+    async def main() -> None:
+        place = Place()
+        worker = Worker(place.store, place.agent())
+
+        async def hangs(*_: object, **__: object) -> None:
+            await anyio.sleep_forever()
+
+        place.store.take_due = hangs  # type: ignore[method-assign, assignment]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.run)
+            await anyio.sleep(5)
+            worker.drain(10)
+        assert 15 == anyio.current_time()
+
+    virtual.in_no_time(main)
+
+
 def test_no_concurrency() -> None:
     """A worker that could drive nothing is refused."""
     with pytest.raises(WrongUse, match="concurrency: expected 1 or more, got 0"):

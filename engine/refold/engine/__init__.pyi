@@ -1,5 +1,7 @@
 from .agent import Agent as Agent
 from .arguments import NotWaiting as NotWaiting
+from .control import halt as halt
+from .control import unattended as unattended
 from .journal import RunImported as RunImported
 from .models.lookup import resolve_model as resolve_model
 from .models.protocol import Model as Model
@@ -36,5 +38,3 @@ from .updates import Recorded as Recorded
 from .updates import Streamed as Streamed
 from .updates import Update as Update
 from .worker import Worker as Worker
-from .worker import halt as halt
-from .worker import unattended as unattended

@@ -1,4 +1,4 @@
-"""Workers, and control over runs by their log alone.
+"""Workers: they drive the runnable runs of a store.
 
 A run is runnable if it was left to workers, if an operator answered it from elsewhere, if a deadline passed
 without an engine, or if its engine died. Many workers in many processes may share one store: by its lease, a
@@ -7,9 +7,6 @@ run belongs to one worker at a time.
 A worker that is to stop drains: it takes no new run, and puts down each run between two steps, so that no
 call's outcome is unknown because of a deployment. A run that a worker can never drive, because a newer refold
 or a guard that is not installed decides in it, is left to others, and its log untouched.
-
-Runs can be answered and halted without model and tools. Halting a run takes its lease away: the engine that
-drives it cannot write any longer, and stops when it notices. Calls in flight are settled as outcome unknown.
 """
 
 import math
@@ -20,26 +17,19 @@ from contextlib import suppress
 import anyio
 import msgspec
 
-from refold.engine import clock
 from refold.engine.agent import Agent
 from refold.engine.arguments import StoreSource, opened
 from refold.engine.children import reachable
-from refold.engine.clock import SystemClock
 from refold.engine.compatibility import installed_guards, refuse_blind
-from refold.engine.journal import Journal, Overtaken, event_of, refuse_imported, source_of
-from refold.engine.models.script import ScriptedModel
+from refold.engine.journal import Journal, Overtaken, event_of, source_of
 from refold.engine.result import RunResult
 from refold.engine.run import Run
-from refold.engine.runtime import Runtime, due_in, is_lost, wake_parent
-from refold.engine.secrets import redactor_of
+from refold.engine.runtime import due_in, is_lost, wake_parent
 from refold.engine.tasks import first
 from refold.engine.tenure import BRIEF, Grant, LeaseLapsed, Tenure, clocks, new_holder
-from refold.engine.world import World
 from refold.reducers.effects import doubtful
 from refold.reducers.errors import Damaged, Inconclusive, NewerLog, WrongUse
 from refold.reducers.events import StateChanged
-from refold.reducers.guards import BUILTIN, Registry
-from refold.reducers.meters import open_children
 from refold.reducers.rules import rules_of
 from refold.reducers.state import RunState
 from refold.store.protocol import LEASE_SECONDS, Held, LeaseLost, Store, StoreUnavailable, UnknownRun
@@ -102,10 +92,6 @@ class Skipped(msgspec.Struct, frozen=True, tag="skipped"):
 News = TakenUp | PutDown | Failed | HandedOver | Skipped
 
 
-class _Unfit(WrongUse):
-    """A run whose decisions this process cannot make."""
-
-
 class Worker:
     """Drives the runnable runs of one store, up to `concurrency` of them in parallel.
 
@@ -132,7 +118,7 @@ class Worker:
         self._driving: set[str] = set()
         self._live: dict[str, Run] = {}  # those with an engine here
         self._taken: set[str] = set()  # those of which news was told
-        self._ends_at: float | None = None  # when a drain ends
+        self._draining, self._work_scope = False, anyio.CancelScope()
         self._passed_by: dict[str, float] = {}  # skipped runs, and until when
         self._free = anyio.Event()
         self._registry = installed_guards()
@@ -148,7 +134,7 @@ class Worker:
     @property
     def draining(self) -> bool:
         """Whether the worker takes no more runs."""
-        return self._ends_at is not None
+        return self._draining
 
     def drain(self, seconds: float = DRAIN_SECONDS) -> None:
         """Take no new run, and make `run` return once the present ones are left to other workers.
@@ -157,8 +143,8 @@ class Worker:
         calls that still run are cancelled: their outcome is unknown, unless they may be repeated. Call it in
         the event loop's thread, while `run` is awaited; a second call can only shorten the drain.
         """
-        ends_at = anyio.current_time() + seconds
-        self._ends_at = ends_at if self._ends_at is None else min(ends_at, self._ends_at)
+        self._draining = True
+        self._work_scope.deadline = min(self._work_scope.deadline, anyio.current_time() + seconds)
         for run in self._live.values():
             run.pause()
         self._free.set()
@@ -166,8 +152,8 @@ class Worker:
     async def run(self, *, until_idle: bool = False) -> None:
         """Work until `drain` is called, or until cancelled: each run is then left to other workers at once.
 
-        With `until_idle`, return as soon as no run is runnable and none is driven here. Raises errors of the
-        store if it fails for `WITHOUT_STORE` seconds, with `until_idle` at once.
+        Call it once. With `until_idle`, return as soon as no run is runnable and none is driven here. Raises
+        errors of the store if it fails for `WITHOUT_STORE` seconds, with `until_idle` at once.
         """
         try:
             async with opened(self._source) as store:
@@ -178,18 +164,18 @@ class Worker:
     async def _work(self, store: Store, *, until_idle: bool) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._search, store)
-            while not self.draining:
-                self._free = anyio.Event()
-                taken = await self._take(store, until_idle=until_idle)
-                for grant in taken:
-                    self._driving.add(grant.lease.run)
-                    tasks.start_soon(self._drive, store, grant)
-                if until_idle and self._searched and not self._driving and not taken:
-                    return
-                await self._wait(store)
-            while self._driving and (left := (self._ends_at or 0.0) - anyio.current_time()) > 0:
-                self._free = anyio.Event()
-                with anyio.move_on_after(left):
+            with self._work_scope:
+                while not self.draining:
+                    self._free = anyio.Event()
+                    taken = await self._take(store, until_idle=until_idle)
+                    for grant in taken:
+                        self._driving.add(grant.lease.run)
+                        tasks.start_soon(self._drive, store, grant)
+                    if until_idle and self._searched and not self._driving and not taken:
+                        return
+                    await self._wait(store)
+                while self._driving:
+                    self._free = anyio.Event()
                     await self._free.wait()
             tasks.cancel_scope.cancel()
 
@@ -268,9 +254,8 @@ class Worker:
         except (Held, LeaseLost, LeaseLapsed, Overtaken) as error:
             if run in self._taken:  # otherwise another engine was faster
                 self._tell(Failed(run, str(error), lost=True))
-        except (NewerLog, _Unfit) as error:
-            self._passed_by[run] = math.inf  # what is installed here does not change while the process runs
-            self._tell(Skipped(run, str(error)))
+        except NewerLog as error:
+            self._skip(run, error)
         except Exception as error:  # an error in one run must not stop the others
             self._tell(Failed(run, str(error) or type(error).__name__))
             self._passed_by[run] = anyio.current_time() + PASSED_BY
@@ -285,7 +270,13 @@ class Worker:
             self._passed_by[run] = math.inf
             return
         state = await Journal(store, run, tenure).load(self._registry)
-        _refuse_unfit(state)
+        if not state.ended:
+            rules_of(state)
+        try:
+            refuse_blind(state)
+        except WrongUse as error:
+            self._skip(run, error)
+            return
         due = due_in(state, max(state.at, time.time_ns()))  # a clock that was set back must not cause a wait
         if due is None or due > 0:  # nothing to do before then; None: before an operator acts
             await wake_parent(store, state)
@@ -301,6 +292,10 @@ class Worker:
             await self._see_through(resumed, events)
         finally:
             del self._live[run]
+
+    def _skip(self, run: str, error: Exception) -> None:
+        self._passed_by[run] = math.inf  # what is installed here does not change while the process runs
+        self._tell(Skipped(run, str(error)))
 
     async def _see_through(self, run: Run, events: int) -> None:
         """Drive a run until it ends or waits for an operator, or until this worker stops."""
@@ -321,16 +316,6 @@ class Worker:
             self._tell(PutDown(run.id, result))
 
 
-def _refuse_unfit(state: RunState) -> None:
-    """Raise `NewerLog` or `_Unfit` if this process cannot make the run's decisions."""
-    if not state.ended:
-        rules_of(state)
-    try:
-        refuse_blind(state)
-    except WrongUse as error:
-        raise _Unfit(str(error)) from error
-
-
 def _waits(state: RunState) -> bool:
     """Return whether the run has ended or waits for an operator."""
     return state.ended or state.asked_at is not None
@@ -345,50 +330,3 @@ def _one_of(agent: Agent) -> Callable[[RunState], Agent]:
         raise WrongUse(f"run {state.setup.run} needs the agent {name!r}, which this worker does not have")
 
     return agent_of
-
-
-def unattended(store: Store, run: str, registry: Registry | None = None) -> Run:
-    """Return a run for adding an answer or a resolution to its log: `run.answer(...)`, `await run.detach()`.
-
-    It cannot be driven, because it has no model and no tools. `registry` has its guards, by default the
-    installed ones. Guards take part in decisions that follow an answer, so a missing guard raises `WrongUse`.
-    """
-    runtime = _runtime_without_model(store, registry or installed_guards(), refuse_blind)
-    return Run(run, msgspec.structs.replace(runtime, driven=False), None)
-
-
-async def halt(
-    store: Store, run: str, reason: str = "", *, by: str = "user", registry: Registry = BUILTIN
-) -> RunResult:
-    """Cancel a run and the child runs that it waits for, even while engines drive them.
-
-    A run that has ended stays unchanged. Raises `UnknownRun`, `RunImported`, `Damaged`, and errors of the
-    store.
-    """
-    if not (await store.head(run)).seq:
-        raise UnknownRun(run)
-    await refuse_imported(store, run)
-    async with Tenure(store, run, LEASE_SECONDS, take_over=True) as tenure:
-        await tenure.hold()  # first, so that its engine cannot record what it starts from here on
-        state = await Journal(store, run, tenure).load(registry)
-        for child in () if state.ended else open_children(state):
-            if (await store.head(child)).seq:
-                await halt(store, child, reason, by=by, registry=registry)
-        halted = Run(run, _runtime_without_model(store, registry, _accept_any), None, take_over=True)
-        if not state.ended:
-            halted.cancel(reason, by=by)
-        return await halted.result()
-
-
-def _runtime_without_model(store: Store, registry: Registry, check: Callable[[RunState], None]) -> Runtime:
-    return Runtime(
-        world=World(model=ScriptedModel([]), tools={}, clock=SystemClock(), redactor=redactor_of()),
-        store=store,
-        registry=registry,
-        salts=clock.new_salts(None),
-        check=check,
-    )
-
-
-def _accept_any(state: RunState) -> None:
-    """Accept any run: neither its model nor its tools are used."""
