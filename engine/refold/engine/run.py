@@ -143,10 +143,9 @@ class Run:
         self._put(make)
 
     def pause(self) -> None:
-        """Request that the engine stop between two steps, for another engine to continue.
+        """Stop between two steps, for another engine to continue, and make `result()` return.
 
-        Calls in flight end, and no request starts. The calls of a response that arrives meanwhile are left to
-        the next engine. `result()` then returns; no call's outcome is unknown.
+        Calls in flight end, but neither requests nor the calls of a response that arrives meanwhile start.
         """
         self._pausing = True
         if self._loop is not None:
