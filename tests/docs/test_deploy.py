@@ -44,7 +44,8 @@ def service() -> dict[str, str]:
 def settings() -> dict[str, str]:
     """The unit's environment file."""
     lines = (DEPLOY / "worker.env").read_text(encoding="utf-8").splitlines()
-    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    pairs = (line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    return {name: "".join(shlex.split(value)) for name, value in pairs}
 
 
 def unit_command() -> list[str]:
