@@ -51,7 +51,10 @@ def test_what_no_executor_is_called(refold: Refold, one: Path, command: list[str
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--executor", "dask://h:1", "--jobs", "4"], "--jobs 4: the workers of dask://h:1 are"),
+        (
+            ["--executor", "dask://h:1", "--jobs", "4"],
+            "--jobs 4: is for processes of this machine, not for dask://h:1",
+        ),
         (["--idle-timeout", "5"], "--idle-timeout 5: is for clusters: name one with --executor"),
     ],
 )

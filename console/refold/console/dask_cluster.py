@@ -1,5 +1,6 @@
 """Parts processed by the workers of a Dask cluster."""
 
+import logging
 import pickle
 from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, Future
@@ -27,6 +28,8 @@ def dask_workers(place: str, idle: int) -> Generator[Workers]:
     except ImportError as error:
         problem = "needs the package distributed, which is not installed: pip install 'refold[dask]'"
         raise WrongUse(f"--executor dask://{place}: {problem}") from error
+    # A lost connection is the reason of each part: its traceback would hide them.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     try:
         client = Client(f"tcp://{place}", timeout=_CONNECT, set_as_default=False)
     except (OSError, ValueError) as error:

@@ -42,7 +42,7 @@ class ExecutorOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise WrongUse(f"--executor {self.executor!r}: expected {expected}")
         if self.on_cluster and self.jobs is not None:
             raise WrongUse(
-                f"--jobs {self.jobs}: the workers of {self.executor} are those of the cluster: leave out --jobs"
+                f"--jobs {self.jobs}: is for processes of this machine, not for {self.executor}: leave out --jobs"
             )
         if not self.on_cluster and self.idle_timeout is not None:
             raise WrongUse(f"--idle-timeout {self.idle_timeout}: is for clusters: name one with --executor")
