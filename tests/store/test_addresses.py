@@ -43,7 +43,6 @@ def test_an_address_names_one_store(address: str | Path, expected: tuple[str, st
         ("memory:runs", "a store in memory has no name"),
         ("sqlite:", "expected a path after sqlite:"),
         ("bundle:", "expected a path after bundle:"),
-        ("postgresql:runs", "expected postgresql://HOST/DATABASE"),
         ("sqlite:///runs.db", "expected a path after sqlite:"),
     ],
 )

@@ -64,6 +64,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType(
         "Manage": {
             "import": ("imports", "Import transcripts of other agents."),
             "erase": ("erase", "Erase an event's payload."),
+            "doctor": ("doctor", "Check a store, and what its settings promise."),
             "model fetch": ("agents", "Fetch a model's weights, and print where they are."),
             "model list": ("agents", "List the embedded models."),
             "policy list": ("policy", "List the presets and their variants."),

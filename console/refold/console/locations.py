@@ -18,7 +18,7 @@ from refold.engine.models import lookup
 from refold.reducers.errors import Damaged, WrongUse
 from refold.reducers.text import clean
 from refold.store import open_here, open_store, wal
-from refold.store.opening import MEMORY, store_address
+from refold.store.opening import MEMORY, SQLITE, store_address
 from refold.store.protocol import DamagedStore, NotAStore, Store, StoreUnavailable
 from refold.store.sequential import at_once
 
@@ -132,7 +132,7 @@ def _expand_address(text: str, chosen: str) -> str:
         raise WrongUse(f"{chosen}: {error}") from error
     if scheme == MEMORY:
         raise WrongUse(f"{chosen}: a store in memory ends with the command: name a file")
-    return str(expand_home(Path(path))) if path == text else text
+    return str(expand_home(Path(path))) if scheme == SQLITE and path == text else text
 
 
 def other_place(place: StorePlace, asked: str | None) -> StorePlace:

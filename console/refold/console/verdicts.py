@@ -125,7 +125,7 @@ def _tell_verification(screen: Screen, place: StorePlace, found: Verification) -
                 for each in found.prefixes
             ],
             "sealed": _coverage(found),
-            "unproved": found.cannot_prove,
+            "unproved": (*found.cannot_prove, *found.gaps),
         }
     )
     # If events are missing, the one before the problem may be missing too.

@@ -51,7 +51,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     `unweighed` facts have sizes that cannot be measured here, because of `unweighable`; their sizes are taken
     as recorded. `sealed` is the last event covered by a signed checkpoint (0: none), through `heads` entries;
     None if checkpoints were not checked. `loose` of the `erased` have their erasure record later in the log.
-    `prefixes` are the runs that a fork continues, oldest first; their events were checked with it.
+    `prefixes` are the runs that a fork continues, oldest first; their events were checked with it. `gaps` is
+    what the store itself does not promise.
     """
 
     run: str
@@ -72,6 +73,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     unweighable: str = ""
     cut: int = 0
     cannot_prove: tuple[str, ...] = (UNSEALED, UNKEYED)
+    gaps: tuple[str, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -100,7 +102,7 @@ async def verify(store: Store, run: str, registry: Registry = BUILTIN, *, sealed
             verifier.problem = error
     if isinstance(verifier.problem, Inconclusive):
         raise verifier.problem
-    return verifier.result()
+    return replace(verifier.result(), gaps=(await store.durability()).gaps)
 
 
 async def _hold_prefixes(store: Store, verifier: "Verifier") -> None:

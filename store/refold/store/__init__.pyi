@@ -8,6 +8,7 @@ from .opening import open_store as open_store
 from .protocol import Claim as Claim
 from .protocol import Conflict as Conflict
 from .protocol import DamagedStore as DamagedStore
+from .protocol import Durability as Durability
 from .protocol import Head as Head
 from .protocol import Held as Held
 from .protocol import Lease as Lease

@@ -76,6 +76,15 @@ def check_shape(path: Path, connection: sqlite3.Connection, *, to_read: bool = F
             raise DamagedStore(str(path), problem)
 
 
+def refuses_edits(connection: sqlite3.Connection, path: Path) -> bool:
+    """Return whether the triggers that prevent changes of the log are those that a store creates."""
+    try:
+        check_shape(path, connection)
+    except DamagedStore:
+        return False
+    return True
+
+
 def _has_anything(connection: sqlite3.Connection) -> bool:
     try:
         return connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None

@@ -26,6 +26,7 @@ from refold.store.protocol import (
     LEASE_SECONDS,
     Claim,
     Conflict,
+    Durability,
     Head,
     Held,
     Lease,
@@ -272,6 +273,10 @@ class BaseStore(ABC):
     @abstractmethod
     async def check(self) -> None:
         """See `Store.check`."""
+
+    async def durability(self) -> Durability:
+        """See `Store.durability`. Unknown unless a store overrides it."""
+        return Durability()
 
     @abstractmethod
     async def aclose(self) -> None:

@@ -25,6 +25,7 @@ from refold.store.checks import (
 )
 from refold.store.protocol import (
     Claim,
+    Durability,
     Head,
     Lease,
     Origin,
@@ -164,6 +165,10 @@ class MemoryStore(BaseStore):
     async def check(self) -> None:
         """See `Store.check`. Memory has no pages that could be damaged."""
         await self._turn()
+
+    async def durability(self) -> Durability:
+        """See `Store.durability`. Memory ends with the process."""
+        return Durability(power_cut=False, loss=False, gaps=("that any event outlives this process",))
 
     async def aclose(self) -> None:
         """See `Store.aclose`."""

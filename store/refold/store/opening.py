@@ -71,7 +71,7 @@ def store_address(address: str | PathLike[str]) -> StoreAddress:
     scheme = _ALIASES.get(scheme, scheme)
     if scheme == POSTGRES:
         if not rest.startswith("//"):
-            raise WrongUse(f"store {text!r}: expected postgresql://HOST/DATABASE")
+            raise WrongUse(f"store {match[0]!r}...: expected postgresql://HOST/DATABASE")
         return StoreAddress(POSTGRES, text)
     if scheme == MEMORY:
         if rest:

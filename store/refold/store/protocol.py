@@ -119,6 +119,22 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     signature: bytes
 
 
+class Durability(msgspec.Struct, frozen=True, kw_only=True):
+    """What an append survives after it returned, as far as the store knows; None: unknown.
+
+    `power_cut` is one of the store's machine, `loss` that of its disk. `refuses_edits`: the store's own rules
+    against changes of the log are in force. `gaps` are sentences about what is not promised, and `settings`
+    decide it. `clock` is the server's time in seconds since 1970, None for a file.
+    """
+
+    power_cut: bool | None = None
+    loss: bool | None = None
+    refuses_edits: bool | None = None
+    gaps: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    clock: float | None = None
+
+
 class StoreError(ExternalFailure):
     """Base of errors of a store that could not do what it was called for."""
 
@@ -384,6 +400,10 @@ class Store(Protocol):
 
         It does not find changed events: the hash chain does.
         """
+        ...
+
+    async def durability(self) -> Durability:
+        """Return what an append survives after it returned, by the settings in force now."""
         ...
 
     async def aclose(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeVar, TypeVarTuple
 
 from refold.reducers.errors import WrongUse
-from refold.store import readable, rows, schema, tables, wal
+from refold.store import access, readable, rows, schema, tables, wal
 from refold.store.base import BaseStore, Claims
 from refold.store.chain import START, CheckedPages, check_each
 from refold.store.checks import (
@@ -19,6 +19,7 @@ from refold.store.connection import PagedConnection, event_page, row_page
 from refold.store.protocol import (
     Claim,
     DamagedStore,
+    Durability,
     Head,
     Lease,
     Origin,
@@ -223,6 +224,15 @@ class SqliteStore(BaseStore):
             self._problem = await self._read(wal.file_problem, Path(self._path))
         if self._problem:
             raise DamagedStore(self._path, self._problem)
+
+    async def durability(self) -> Durability:
+        """See `Store.durability`. Each writer chooses it in `open`; the file does not say how others did."""
+        refuses = await self._read(access.refuses_edits, Path(self._path))
+        if self._committer is None:
+            return Durability(loss=False, refuses_edits=refuses)
+        synced = self._committer.database.durability == "fsync"
+        settings = (("synchronous", access.SYNCHRONOUS[self._committer.database.durability]),)
+        return Durability(power_cut=synced, loss=False, refuses_edits=refuses, settings=settings)
 
     async def aclose(self) -> None:
         """See `Store.aclose`. Waits for calls in progress; new calls are refused."""

@@ -6,7 +6,7 @@ variables and password file that it reads.
 
 import re
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from refold.reducers.errors import WrongUse
 
@@ -41,7 +41,7 @@ def parse_address(text: str) -> PostgresAddress:
             f"store {shown!r}: schema {schema!r}: expected lower-case letters, digits and _, at most 63"
         )
     rest = urlencode([(name, value) for name, value in settings if name != "schema"])
-    conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, rest, ""))
+    conninfo = f"postgresql://{parts.netloc}{parts.path}{'?' if rest else ''}{rest}"
     return PostgresAddress(conninfo, schema, shown)
 
 

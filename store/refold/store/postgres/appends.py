@@ -2,8 +2,9 @@
 
 The statement names the head on which each append builds, with its hash. So it may be sent again when the
 outcome of the first attempt is unknown: if that one was committed, the run's head is the append's own, and
-nothing is written twice. Before such an append is called committed, its run's row is locked and updated:
-the lock waits for the first attempt to end, and the update's commit waits for the synchronous standby.
+nothing is written twice. Before such an append is sent again, or called committed, its run's row is locked
+and updated (`schema.CONFIRM`). The lock waits for the first attempt to end, the update excludes a first
+attempt that has yet to arrive, and the update's commit waits for the synchronous standby.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from refold.store.chain import START, links
 from refold.store.chain import Link as EventRow
 from refold.store.postgres import reads, schema
 from refold.store.postgres.claims import RunRow, read_rows
-from refold.store.postgres.connection import Link, Lost, Pauses, translate, unreachable
+from refold.store.postgres.connection import Link, Lost, Pauses, translate, unreachable, unsettled
 from refold.store.protocol import Head, Lease, Record, StoreUnavailable
 
 Outcome = Head | BaseException
@@ -43,16 +44,16 @@ class Append:
         self.size = sum(len(each.body) + len(each.content or b"") for each in records)
         self.outcome: Outcome | None = None
         self.target: Head | None = None  # the head that it leads to
-        self.unsure = False  # an attempt may have been committed
+        self.unsure = False  # an attempt may have been committed, or may still be
 
 
 class Place:
     """Where a run stands, as far as this process knows: a guess that the statement checks."""
 
-    __slots__ = ("head", "number", "token")
+    __slots__ = ("epoch", "head", "number", "token")
 
     def __init__(self, row: RunRow, run: str) -> None:
-        self.number, self.token, self.head = row.number, row.token(run), row.head
+        self.number, self.token, self.epoch, self.head = row.number, row.token(run), row.epoch, row.head
 
 
 class Appender:
@@ -100,13 +101,16 @@ class Appender:
 
     def _fail(self, group: Sequence[Append], error: psycopg.Error | RefoldError) -> None:
         """Try each append alone after a statement failed and changed nothing, so that only one fails."""
-        if len(group) == 1:
-            shown = self._link.shown
-            group[0].outcome = translate(shown, error) if isinstance(error, psycopg.Error) else error
+        if len(group) > 1:
+            for append in group:
+                self.commit([append])
             return
-        for append in group:
-            append.unsure = False
-            self.commit([append])
+        (append,) = group
+        known = translate(self._link.shown, error) if isinstance(error, psycopg.Error) else error
+        if append.unsure:  # an earlier attempt was lost, and this error prevented finding out
+            self.unsure.add(append.run)
+            known = unsettled(self._link.shown, known)
+        append.outcome = known
 
     def _attempt(self, group: Sequence[Append]) -> None:
         """Try each append once. Those of which the row changed meanwhile have no outcome yet."""
@@ -128,9 +132,7 @@ class Appender:
             append.target = Head(seq=rows[-1][0], hash=rows[-1][3])
             size += append.size
             sent[place.number] = append
-            appended.append(
-                append_row(place.number, place.token, place.head, append.target, release=append.release)
-            )
+            appended.append(append_row(place, append.target, release=append.release))
             events += [event_row(place.number, row) for row in rows]
         if sent:
             self._send(sent, appended, events)
@@ -146,13 +148,14 @@ class Appender:
             return
         released = any(append.release for append in sent.values())
         statement = schema.APPEND_AND_RELEASE if released else schema.APPEND
-        for append in sent.values():
-            append.unsure = True  # until the server says what it did
-        matched = {
-            number for (number,) in self._link.execute(statement, [each.decode() for each in parameters])
-        }
+        try:
+            found = self._link.execute(statement, [each.decode() for each in parameters])
+        except Lost:
+            for append in sent.values():
+                append.unsure = True
+            raise
+        matched = {number for (number,) in found}
         for number, append in sent.items():
-            append.unsure = False
             place = self._places.pop(append.run)
             if number in matched:
                 assert append.target is not None
@@ -209,13 +212,14 @@ def _confirm(link: Link, runs: Sequence[str]) -> dict[str, RunRow]:
     return read_rows(link.shown, link.execute(schema.CONFIRM, [_ENCODER.encode(runs).decode()]))
 
 
-def append_row(number: int, token: int, head: Head, target: Head, *, release: bool) -> dict[str, object]:
-    """Return the change of a run's row from `head` to `target`, as `schema.APPEND` takes it."""
+def append_row(place: Place, target: Head, *, release: bool) -> dict[str, object]:
+    """Return the change of a run's row from `place` to `target`, as `schema.APPEND` takes it."""
     return {
-        "number": number,
-        "token": token,
-        "seq": head.seq,
-        "hash": head.hash.hex(),
+        "number": place.number,
+        "token": place.token,
+        "epoch": place.epoch,
+        "seq": place.head.seq,
+        "hash": place.head.hash.hex(),
         "last": target.seq,
         "head": target.hash.hex(),
         "release": release,

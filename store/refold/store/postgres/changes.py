@@ -8,7 +8,7 @@ from refold.store.base import check_sealed, refusal
 from refold.store.chain import links
 from refold.store.checks import check_erase, inherited_error
 from refold.store.postgres import reads, schema
-from refold.store.postgres.appends import append_row, event_row
+from refold.store.postgres.appends import Place, append_row, event_row
 from refold.store.postgres.claims import read_rows
 from refold.store.postgres.connection import Link
 from refold.store.protocol import Head, Lease, LeaseLost, Record, Seal, SealedHead, Snapshot
@@ -30,7 +30,7 @@ def erase(link: Link, run: str, expected_seq: int, lease: Lease, seqs: Sequence[
         link.execute(schema.DROP_SNAPSHOTS, [row.number])
         (event,) = links(run, row.head, [notice])
         target = Head(seq=event[0], hash=event[3])
-        moved = append_row(row.number, row.token(run), row.head, target, release=False)
+        moved = append_row(Place(row, run), target, release=False)
         link.execute(schema.APPEND, [_json([moved]), _json([event_row(row.number, event)])])
     return target
 

@@ -20,7 +20,10 @@ class RunRow:
         self._shown, self._run, self._now = shown, run, now
         self.number: int
         self._token: int
-        self.number, self._token, seq, hashed, holder, self._until, left, length, self._woken = row
+        self.epoch: int
+        self.number, self._token, seq, hashed, holder, self._until, left, length, self._woken, self.epoch = (
+            row
+        )
         self._holder = rows.text(holder)
         self.head = Head(seq=seq, hash=hashed)
         self._before = (self._token, self._holder, self._until, self._woken)
@@ -33,16 +36,16 @@ class RunRow:
     @classmethod
     def read(cls, shown: str, row: SqlRow) -> "RunRow":
         """Convert a row of `schema.RUNS_NOW`. Raises `DamagedStore`."""
-        name, number, token, seq, hashed, holder, until, left, length, woken, now = row
+        name, number, token, seq, hashed, holder, until, left, length, woken, epoch, now = row
         run = rows.run_id(name)
         if run is None or len(hashed) != 32 or seq < 0 or token < 0:
             raise DamagedStore(shown, f"run number {number}: its id, token or head is not valid")
-        return cls(shown, run, (number, token, seq, hashed, holder, until, left, length, woken), now)
+        return cls(shown, run, (number, token, seq, hashed, holder, until, left, length, woken, epoch), now)
 
     @classmethod
     def new(cls, shown: str, run: str, now: int) -> "RunRow":
         """Return the row of a run that was never leased."""
-        return cls(shown, run, (0, 0, 0, bytes(32), b"", None, None, 0, False), now)
+        return cls(shown, run, (0, 0, 0, bytes(32), b"", None, None, 0, False, 0), now)
 
     def token(self, run: str) -> int:  # noqa: ARG002 - a rule asks of one run
         """See `Claims.token`."""

@@ -30,6 +30,9 @@ PATIENCE = 30.0
 CONNECT = 5
 """Seconds that the connection to one host may take, unless the address says otherwise."""
 
+OPENING = 3.0
+"""Seconds for which the first connection is tried: a wrong address should fail soon."""
+
 _PAUSES = (0.05, 2.0)  # seconds before the second attempt, and at most
 
 SqlRow = tuple[Any, ...]
@@ -100,6 +103,7 @@ class Link:
         self._connection: _Connection | None = None
         self._warned = False
         self._prepares = True
+        self._was_open = False
         self.listening: object = None
         """The connection that receives notices, if it is still the same."""
 
@@ -133,7 +137,7 @@ class Link:
             opened.adapters.register_loader(name, _Bytes)
         opened.prepare_threshold = 3 if self._prepares else None
         opened.add_notice_handler(self._notice)
-        self._connection = opened
+        self._connection, self._was_open = opened, True
         self._set_durability(opened)
         return opened
 
@@ -193,7 +197,7 @@ class Link:
 
         Only for functions that may be run twice. Raises `StoreUnavailable` and `DamagedStore`.
         """
-        pauses = Pauses(self.patience)
+        pauses = Pauses(self.patience if self._was_open else min(self.patience, OPENING))
         while True:
             try:
                 return function(self, *args, **kwargs)
@@ -254,6 +258,12 @@ def unreachable(shown: str, error: Lost, *, outcome_known: bool = True) -> Store
     return StoreUnavailable(
         shown, f"the server cannot be reached: {error}{after}", outcome_known=outcome_known
     )
+
+
+def unsettled(shown: str, error: Exception) -> StoreUnavailable:
+    """Return the error for an append whose outcome an error prevented finding out."""
+    problem = f"it is unknown whether the last append was committed, because: {error}"
+    return StoreUnavailable(shown, problem, outcome_known=False)
 
 
 def translate(shown: str, error: psycopg.Error) -> StoreUnavailable | DamagedStore:

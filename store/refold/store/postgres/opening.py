@@ -1,11 +1,12 @@
 """Checks of a schema before it is used, its creation, and what the server promises."""
 
-import msgspec
+from collections.abc import Iterator
+
 import psycopg
 
 from refold.store.postgres import schema
 from refold.store.postgres.connection import Link, SqlRow
-from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
+from refold.store.protocol import DamagedStore, Durability, NotAStore, StoreUnavailable
 
 
 def open_schema(link: Link, *, readonly: bool) -> None:
@@ -62,47 +63,46 @@ def trigger_problem(link: Link) -> str:
     return ""
 
 
-class ServerPromises(msgspec.Struct, frozen=True, kw_only=True):
-    """What a returned append survives, by the server's settings now.
-
-    `standbys` are the connected standbys with their state (`sync`, `quorum`, `potential`, `async`); only a
-    superuser or a member of `pg_monitor` sees them, so the list may be empty.
-    """
-
-    version: str
-    fsync: bool
-    full_page_writes: bool
-    synchronous_commit: str
-    synchronous_standbys: str
-    data_checksums: bool
-    standby: bool
-    standbys: tuple[tuple[str, str], ...]
-
-    @property
-    def survives_power_cut(self) -> bool:
-        """Whether a returned append survives a power cut of the primary."""
-        return self.fsync and self.synchronous_commit != "off"
-
-    @property
-    def survives_loss(self) -> bool:
-        """Whether a returned append survives the loss of the primary's disk: a standby has flushed it."""
-        return bool(self.synchronous_standbys) and self.synchronous_commit in ("on", "remote_apply")
-
-
-def promises(link: Link) -> ServerPromises:
-    """Read what the server promises."""
+def durability(link: Link) -> Durability:
+    """Return what the server promises: see `Store.durability`."""
     found = dict(_settings(link))
-    standbys = tuple((_text(name), _text(state or b"async")) for name, state in link.execute(schema.STANDBYS))
-    return ServerPromises(
-        version=found["server_version"],
-        fsync=found["fsync"] == "on",
-        full_page_writes=found["full_page_writes"] == "on",
-        synchronous_commit=found["synchronous_commit"],
-        synchronous_standbys=found["synchronous_standby_names"],
-        data_checksums=found["data_checksums"] == "on",
-        standby=found.get("in_hot_standby") == "on",
-        standbys=standbys,
+    names = "server_version", "fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names"
+    settings = [(name.removeprefix("server_"), found[name] or "none") for name in names]
+    standbys = [(_text(name), _text(state or b"unknown")) for name, state in link.execute(schema.STANDBYS)]
+    settings += [("data_checksums", found["data_checksums"])]
+    settings += [("standbys", ", ".join(f"{name} ({state})" for name, state in standbys))] if standbys else []
+    flushed = found["fsync"] == "on" and found["synchronous_commit"] != "off"
+    copied = bool(found["synchronous_standby_names"]) and found["synchronous_commit"] in (
+        "on",
+        "remote_apply",
     )
+    ((now,),) = link.execute(schema.TIME)
+    trigger = trigger_problem(link)
+    return Durability(
+        power_cut=flushed,
+        loss=flushed and copied,
+        refuses_edits=not trigger,
+        gaps=tuple(_gaps(found, copied=copied, trigger=trigger)),
+        settings=tuple(settings),
+        clock=now / 1000,
+    )
+
+
+def _gaps(found: dict[str, str], *, copied: bool, trigger: str) -> Iterator[str]:
+    if found["fsync"] != "on":
+        yield "that acknowledged events survive a power cut: the server runs with fsync off"
+    elif found["synchronous_commit"] == "off":
+        yield "that acknowledged events survive a power cut: synchronous_commit is off"
+    if found["full_page_writes"] != "on":
+        yield "that a power cut leaves the server's pages intact: full_page_writes is off"
+    if found["data_checksums"] != "on":
+        yield "that the server notices damaged pages: data checksums are off"
+    if not copied:
+        yield "that acknowledged events survive a failover: the server waits for no synchronous standby"
+    if found.get("in_hot_standby") == "on":
+        yield "that this is the newest state: the server is a standby, which may be behind"
+    if trigger:
+        yield f"that the server refuses edits: {trigger}"
 
 
 def _create(link: Link) -> None:

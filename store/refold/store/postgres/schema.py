@@ -30,7 +30,8 @@ TABLES: tuple[str, ...] = (
         holder text NOT NULL DEFAULT '',  -- the engine that has the lease
         until bigint,  -- when the lease ends, or the run is runnable; null: it waits for nothing
         length bigint NOT NULL DEFAULT 0,  -- how far away that was when it was written, ms
-        woken boolean NOT NULL DEFAULT false  -- runnable again as soon as its holder releases it
+        woken boolean NOT NULL DEFAULT false,  -- runnable again as soon as its holder releases it
+        epoch bigint NOT NULL DEFAULT 0  -- raised by CONFIRM: an append of an earlier one is not committed
     ) WITH (fillfactor = 70)
     """,
     "CREATE INDEX run_until ON {s}.run (until, number) WHERE until IS NOT NULL",
@@ -116,7 +117,7 @@ COLUMNS: dict[str, str] = {
     "body text, content text",
     "meta": "version integer",
     "run": "number bigint, id text, token bigint, seq bigint, hash bytea, holder text, until bigint, length bigint, "
-    "woken boolean",
+    "woken boolean, epoch bigint",
     "seal": "number bigint, size bigint, at bigint, root bytea, key bytea, signature bytea",
     "sealed_head": "place bigint, run text, seq bigint, hash bytea",
     "snapshot": "run bigint, seq bigint, hash bytea, version text, data bytea",
@@ -162,22 +163,23 @@ TIME = f"SELECT {_NOW}"
 
 # The state of runs, by a JSON array of ids: what `claims.RunRow` has.
 RUNS_NOW = f"""
-SELECT id, number, token, seq, hash, holder, until, until - {_NOW}, length, woken, {_NOW}
+SELECT id, number, token, seq, hash, holder, until, until - {_NOW}, length, woken, epoch, {_NOW}
 FROM {{s}}.run WHERE id IN (SELECT json_array_elements_text(%s::json))
 """  # noqa: S608
 
-# The same, after every transaction that holds one of these rows has ended. It is an update, so that its
-# commit waits for a standby: once it returns, everything committed before is as durable.
+# The same, after every transaction that holds one of these rows has ended. A statement of an append that
+# arrives later, from a connection that was lost, no longer matches the row: its epoch is over. Being an
+# update, its commit waits for a standby: once it returns, everything committed before is as durable.
 CONFIRM = f"""
 WITH locked AS (
     SELECT number FROM {{s}}.run WHERE id IN (SELECT json_array_elements_text(%s::json)) ORDER BY number FOR UPDATE
 )
-UPDATE {{s}}.run SET token = token FROM locked WHERE run.number = locked.number
-RETURNING id, run.number, token, seq, hash, holder, until, until - {_NOW}, length, woken, {_NOW}
+UPDATE {{s}}.run SET epoch = epoch + 1 FROM locked WHERE run.number = locked.number
+RETURNING id, run.number, token, seq, hash, holder, until, until - {_NOW}, length, woken, epoch, {_NOW}
 """  # noqa: S608
 
-# Parameters, as JSON: each run's number, token and head, its new head, and whether it is released; and the
-# events. A run that is not at that token and head is left out, with its events. Returns the others' numbers.
+# Parameters, as JSON: each run's number, token, epoch and head, its new head, and whether it is released; and
+# the events. A run that is not at that token, epoch and head is left out, with its events. Returns the others' numbers.
 _RELEASED = f"""
     , token = CASE WHEN new.release THEN greatest(run.token + 1, {_NOW}) ELSE run.token END
     , holder = CASE WHEN new.release THEN '' ELSE holder END
@@ -188,10 +190,10 @@ _RELEASED = f"""
 _APPEND = """
 WITH new AS (
     SELECT * FROM json_to_recordset(%s::json)
-    AS r(number bigint, token bigint, seq bigint, hash text, last bigint, head text, release boolean)
+    AS r(number bigint, token bigint, epoch bigint, seq bigint, hash text, last bigint, head text, release boolean)
 ), moved AS (
     UPDATE {s}.run SET seq = new.last, hash = decode(new.head, 'hex')<released> FROM new
-    WHERE run.number = new.number AND run.token = new.token AND run.seq = new.seq
+    WHERE run.number = new.number AND run.token = new.token AND run.epoch = new.epoch AND run.seq = new.seq
     AND run.hash = decode(new.hash, 'hex')
     RETURNING run.number
 ), added AS (

@@ -15,11 +15,11 @@ from refold.store.postgres.appends import Append
 from refold.store.postgres.committer import Committer
 from refold.store.postgres.connection import PATIENCE, Link, check_conninfo
 from refold.store.postgres.listening import listen
-from refold.store.postgres.opening import ServerPromises
 from refold.store.postgres.threads import Lane, LaneHere, LaneInThread
 from refold.store.protocol import (
     Claim,
     DamagedStore,
+    Durability,
     Head,
     Lease,
     Origin,
@@ -48,6 +48,7 @@ class PostgresStore(BaseStore):
         self._reader, self._committer, self._link = reader, committer, link
         self._listener: LaneInThread | None = None
         self._closed = False
+        self._problem: str | None = None  # result of the last `check`; "": no problem
 
     @classmethod
     async def open(
@@ -88,7 +89,11 @@ class PostgresStore(BaseStore):
         parsed = parse_address(address)
         check_conninfo(parsed)
         link = Link(parsed, "fsync", patience=patience)
-        link.retry(opening.open_schema, readonly=True)
+        try:
+            link.retry(opening.open_schema, readonly=True)
+        except BaseException:
+            link.drop()
+            raise
         return cls(LaneHere(link), None, link)
 
     def _new_link(self) -> Link:
@@ -216,13 +221,18 @@ class PostgresStore(BaseStore):
         return Pages(following)
 
     async def check(self) -> None:
-        """See `Store.check`: heads that are not the last event, and events of no run."""
-        if problem := await self._read(reads.find_problem):
-            raise DamagedStore(self._link.shown, problem)
+        """See `Store.check`: heads that are not the last event, and events of no run.
 
-    async def promises(self) -> ServerPromises:
-        """Return what a returned append survives, by the server's settings now."""
-        return await self._read(opening.promises)
+        It reads the keys of all events. Opened read-only, the store is checked once.
+        """
+        if self._problem is None or self._committer is not None:
+            self._problem = await self._read(reads.find_problem)
+        if self._problem:
+            raise DamagedStore(self._link.shown, self._problem)
+
+    async def durability(self) -> Durability:
+        """See `Store.durability`. The server's settings decide, unless `open` got another `durability`."""
+        return await self._read(opening.durability)
 
     async def aclose(self) -> None:
         """See `Store.aclose`."""
