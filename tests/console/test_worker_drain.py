@@ -2,14 +2,22 @@
 
 import json
 import signal
+import subprocess
+import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
+import anyio
 import pytest
 
 from console import laborious
-from console.conftest import Refold, Started
+from console.conftest import LABORIOUS, Refold, Started
 from console.test_worker import TOOLS, listed, queued, takings, until, whole
+from refold.engine import Agent
+from refold.reducers.machine import AgentState
+from refold.replay import events, state_at
+from refold.store import open_store
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +101,54 @@ def test_an_idle_worker_stops_at_once(started: Started, store: Path) -> None:
     worker.send_signal(signal.SIGTERM)
     assert 0 == worker.wait(10)
     assert 5 > time.monotonic() - began
+
+
+@pytest.mark.slow
+def test_a_rolling_deployment_over_postgresql(postgres: str, tmp_path: Path) -> None:
+    """Two workers create the tables of an empty database; one is stopped during its calls, and the other
+    completes its runs: no call is repeated or in doubt.
+    """
+    argv = [sys.executable, str(LABORIOUS), "worker", "--store", postgres, "--listen", "0", *TOOLS]
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)) for _ in range(2)
+        )
+        for worker in (first, second):
+            stack.callback(worker.kill)
+            assert worker.stderr is not None
+            assert any("takes runs from" in line for line in worker.stderr)
+        runs = [f"run-{number}" for number in range(12)]
+        anyio.run(_queue, postgres, runs)
+        until(lambda: len(laborious.effects()) == 12)
+        first.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        (tmp_path / "gate").touch()
+        assert 0 == first.wait(20)
+        until(lambda: all(state is AgentState.COMPLETED for state in anyio.run(_states, postgres, runs)))
+        second.send_signal(signal.SIGTERM)
+        assert 0 == second.wait(20)
+    assert {first.pid, second.pid} == {process for process, _ in laborious.effects()}
+    assert runs == sorted((run for _, run in laborious.effects()), key=runs.index)
+    assert [] == anyio.run(_doubts, postgres, runs)
+
+
+async def _queue(address: str, runs: list[str]) -> None:
+    async with await open_store(address) as store:
+        agent = Agent(model=laborious.Laborious(), tools=[laborious.work], store=store)
+        for run in runs:
+            await agent.start("Work.", run_id=run).detach()
+
+
+async def _states(address: str, runs: list[str]) -> list[AgentState]:
+    async with await open_store(address) as store:
+        return [(await state_at(store, run))[0].agent_state for run in runs]
+
+
+async def _doubts(address: str, runs: list[str]) -> list[str]:
+    async with await open_store(address) as store:
+        return [
+            call
+            for run in runs
+            async for _, event in events(store, run)
+            for call in getattr(event, "in_doubt", ())
+        ]
