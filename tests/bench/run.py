@@ -24,6 +24,7 @@ from bench.commands import print_commands  # noqa: E402
 from bench.core import STEPS_TIMED, core_cases, step_cases  # noqa: E402
 from bench.engine import print_engine  # noqa: E402
 from bench.imports import imported  # noqa: E402
+from bench.postgres import print_postgres  # noqa: E402
 from bench.resume import resume_cases  # noqa: E402
 from bench.rules import print_rules  # noqa: E402
 from bench.timing import Case, Times, interleaved, told_seconds  # noqa: E402
@@ -303,6 +304,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "history": lambda options: _print_steps(STRATEGIES, options.steps, options.rounds),
     "engine": lambda options: print_engine(options.rounds, options.patience),
     "appends": _measure_appends,
+    "postgres": lambda options: print_postgres(options.rounds),
     "resumes": lambda options: _print_resumes(options.rounds),
     "bulk": lambda options: _print_bulk(options.rounds),
     "imports": lambda _: _print_imports(),

@@ -21,7 +21,8 @@ def open_schema(link: Link, *, readonly: bool) -> None:
     if not _tables(link):
         if readonly:
             problem = (
-                f"the database has no schema {link.address.schema!r} of refold: no run was ever stored there"
+                f"the database has no schema {link.address.schema!r}: `refold run` or `refold import` creates it, "
+                "or name another with ?schema=NAME"
             )
             raise NotAStore(link.shown, problem)
         _create(link)
