@@ -58,6 +58,8 @@ EXTRAS = {
     "local": {"pip", "platformdirs", "xllamacpp"},
     "cli": {"click", "rich", "yaml"},
     "seal": {"cryptography"},
+    "dask": {"dask", "distributed"},
+    "ray": {"ray"},
     "tokens": {"splintr"},
     "dev": {"_pytest", "hypothesis", "pytest", "trio"},
 }
