@@ -96,6 +96,8 @@ class _Connection(psycopg.Connection[SqlRow]):
 class Link:
     """The connection of one thread."""
 
+    limit = LIMIT
+
     def __init__(
         self, address: PostgresAddress, durability: Literal["fsync", "process"], *, patience: float = PATIENCE
     ) -> None:
@@ -119,7 +121,7 @@ class Link:
         given = psycopg.conninfo.conninfo_to_dict(self.address.conninfo)
         more: dict[str, Any] = {
             "connect_timeout": CONNECT,
-            "tcp_user_timeout": round(LIMIT * 1000),
+            "tcp_user_timeout": round(self.limit * 1000),
             "fallback_application_name": "refold",
             "client_encoding": "UTF8",
         }
@@ -129,7 +131,11 @@ class Link:
                 autocommit=True,
                 **{name: value for name, value in more.items() if name not in given},
             )
-        except psycopg.OperationalError as error:
+            opened.limit = self.limit
+            self._connection = opened
+            self._set_durability(opened)
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            self.drop()
             if _is_final(error):
                 raise StoreUnavailable(self.shown, f"cannot connect: {_brief(error)}") from error
             raise Lost(_brief(error)) from error
@@ -142,15 +148,15 @@ class Link:
         return opened
 
     def execute(
-        self, statement: str, parameters: Sequence[Any] = (), *, limit: float | None = LIMIT
+        self, statement: str, parameters: Sequence[Any] = (), *, limited: bool = True
     ) -> list[SqlRow]:
-        """Run one statement, and return its rows.
+        """Run one statement, and return its rows. Without `limited` it may take any time.
 
         Raises `Lost`, `Unconfirmed`, and `psycopg.Error` if the statement failed and changed nothing.
         """
         while True:
             connection = self.connect()
-            connection.limit, self._warned = limit, False
+            connection.limit, self._warned = self.limit if limited else None, False
             try:
                 cursor = connection.execute(
                     schema.in_schema(statement, self.address.schema), parameters or None
@@ -229,10 +235,10 @@ class Link:
             self._warned = True
 
     def _set_durability(self, connection: _Connection) -> None:
-        (found,) = connection.execute("SHOW synchronous_commit").fetchone() or (b"",)
-        wanted = {"process": b"off", "fsync": b"on" if found == b"off" else found}[self._durability]
+        (found,) = connection.execute("SHOW synchronous_commit").fetchone() or ("",)
+        wanted = {"process": "off", "fsync": "on" if found == "off" else found}[self._durability]
         if found != wanted:
-            connection.execute(b"SET synchronous_commit = " + wanted)
+            connection.execute(f"SET synchronous_commit = {wanted}".encode())
 
 
 class Pauses:
@@ -294,7 +300,7 @@ def _is_lost(connection: _Connection, error: psycopg.Error) -> bool:
     return connection.closed or connection.broken or error.sqlstate is None or error.sqlstate in _LOST_STATES
 
 
-def _is_final(error: psycopg.OperationalError) -> bool:
+def _is_final(error: psycopg.Error) -> bool:
     """Return whether another attempt to connect would fail in the same way: a wrong name or password."""
     final = (
         "password authentication failed",

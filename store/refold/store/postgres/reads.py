@@ -175,7 +175,7 @@ def seals(link: Link, after: int) -> list[tuple[int, Seal]]:
 def find_problem(link: Link) -> str:
     """Return what `Store.check` finds, "" for nothing."""
     for statement, sentence in schema.PROBLEMS.items():
-        for row in link.execute(statement, limit=None):
+        for row in link.execute(statement, limited=False):
             return sentence.format(*(rows.text(each) if isinstance(each, bytes) else each for each in row))
     return ""
 

@@ -179,7 +179,8 @@ RETURNING id, run.number, token, seq, hash, holder, until, until - {_NOW}, lengt
 """  # noqa: S608
 
 # Parameters, as JSON: each run's number, token, epoch and head, its new head, and whether it is released; and
-# the events. A run that is not at that token, epoch and head is left out, with its events. Returns the others' numbers.
+# the events. A run that is not at that token, epoch and head is left out, with its events. Returns the
+# numbers of the others.
 _RELEASED = f"""
     , token = CASE WHEN new.release THEN greatest(run.token + 1, {_NOW}) ELSE run.token END
     , holder = CASE WHEN new.release THEN '' ELSE holder END
