@@ -28,7 +28,7 @@ from refold.engine import (
 from refold.engine.models.protocol import Delta
 from refold.engine.models.script import deltas
 from refold.reducers.vocabulary import Role
-from refold.store import SqliteStore
+from refold.store.base import BaseStore
 from refold.store.protocol import Head, Lease, Record
 
 PAUSE = 0.05
@@ -63,17 +63,18 @@ class Planner:
         """Nothing to let go of."""
 
 
-class NotingStore(SqliteStore):
-    """Notes, beside the store, each head of which it said that it is on disk."""
+def note_heads(store: BaseStore, notes: Path) -> None:
+    """Have a store note, beside itself, each head of which it said that it is on disk."""
+    append = store.append
 
-    notes: Path
-
-    async def append(
-        self, run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool = False
+    async def noting(
+        run: str, expected_seq: int, lease: Lease, records: Sequence[Record], *, release: bool = False
     ) -> Head:
-        head = await super().append(run, expected_seq, lease, records, release=release)
-        trace(self.notes, f"{run} {head.seq} {head.hash.hex()}")
+        head = await append(run, expected_seq, lease, records, release=release)
+        trace(notes, f"{run} {head.seq} {head.hash.hex()}")
         return head
+
+    store.append = noting  # type: ignore[method-assign]
 
 
 def trace(path: Path, line: str) -> None:

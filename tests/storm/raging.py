@@ -4,7 +4,7 @@ what does not end?
 Workers are killed at moments that a seed chooses, and started again at once; others stand still for longer
 than their leases are good for, and are woken. When the time is up they are left alone until every run has
 ended. Then the log is held against what lies beside it: each head that any worker was told is on disk, and
-each line that a tool wrote when it really ran.
+each line that a tool wrote when it really ran. Over PostgreSQL the server is hit as well: see `places`.
 """
 
 import random
@@ -23,8 +23,10 @@ from refold.reducers.events import RunResumed, ToolReturned
 from refold.reducers.machine import TERMINAL
 from refold.reducers.vocabulary import ToolError
 from refold.replay import audit, verify
-from refold.store import SqliteStore
+from refold.store.base import BaseStore
+from refold.store.protocol import DamagedStore
 from storm.agents import agent
+from storm.places import HitServer, open_place
 
 WORKER = Path(__file__).with_name("worker.py")
 PATIENCE = 300.0
@@ -33,16 +35,21 @@ PATIENCE = 300.0
 
 _STOPPED = 0.4
 """How many of the workers that something happens to are suspended, and not killed."""
+_SERVER = 0.3
+"""How often it is the server that is hit, and not a worker."""
 
 
 class Figures(msgspec.Struct):
-    """What a storm came to. All from `lost_events` on must be 0."""
+    """What a storm came to. All from `lost_events` to `damaged` must be 0."""
 
     runs: int = 0
     workers: int = 0
     seconds: float = 0.0
     kills: int = 0
     stops: int = 0
+    sessions_ended: int = 0
+    sessions_killed: int = 0
+    servers_killed: int = 0
     events: int = 0
     resumptions: int = 0
     charges: int = 0
@@ -57,7 +64,9 @@ class Figures(msgspec.Struct):
     unverified: int = 0
     unaudited: int = 0
     failures: int = 0
-    locked_out: int = 0
+    died: int = 0
+    damaged: str = ""
+    unavailable: int = 0
 
     @property
     def violations(self) -> int:
@@ -72,27 +81,32 @@ class Figures(msgspec.Struct):
             + self.unverified
             + self.unaudited
             + self.failures
+            + self.died
+            + bool(self.damaged)
         )
 
 
 class Workers:
     """The processes."""
 
-    def __init__(self, folder: Path, count: int, steps: int, concurrency: int, lease: float) -> None:
-        self._command = [sys.executable, str(WORKER), str(folder), str(steps), str(concurrency), str(lease)]
+    def __init__(
+        self, folder: Path, address: str, count: int, *, steps: int, concurrency: int, lease: float
+    ) -> None:
+        given = (folder, address, steps, concurrency, lease)
+        self._command = [sys.executable, str(WORKER), *map(str, given)]
         self._folder, self._errors = folder, (folder / "stderr").open("ab")
         self._running = [self._started() for _ in range(count)]
         self._still: dict[int, float] = {}  # by place: when it is to be woken
         self._lease = lease
+        self.died = 0
+        """How many ended without being killed."""
 
     def kill_one(self, chance: random.Random) -> bool:
         """Kill one that is at work, and start another in its place. Whether there was one."""
         place = self._one(chance)
         if place is None:
             return False
-        process, _ = self._running[place]
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        self._end(self._running[place][0])
         self._running[place] = self._started()
         return True
 
@@ -121,9 +135,13 @@ class Workers:
 
     def close(self) -> None:
         for process, _ in self._running:
-            process.kill()
-            process.wait()
+            self._end(process)
         self._errors.close()
+
+    def _end(self, process: "subprocess.Popen[bytes]") -> None:
+        self.died += process.poll() is not None
+        process.kill()
+        process.wait()
 
     def _started(self) -> "tuple[subprocess.Popen[bytes], Path]":
         process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=self._errors)
@@ -140,46 +158,59 @@ def storm(
     seed: int,
     lease: float = 2.0,
     at_least: int = 1,
+    server: HitServer | None = None,
 ) -> Figures:
     """Let it rage, for longer where so many were not killed yet; wait until it is calm, and count."""
-    anyio.run(_queue, folder, runs, steps)
+    address = server.address if server else f"sqlite:{folder / 'runs.db'}"
+    anyio.run(queue, folder, address, runs, steps)
     chance = random.Random(seed)
     figures = Figures(runs=runs, workers=workers)
     began = time.monotonic()
     # With room for the runs of those that stand still.
-    crew = Workers(folder, workers, steps, concurrency=1 + 2 * runs // workers, lease=lease)
+    crew = Workers(folder, address, workers, steps=steps, concurrency=1 + 2 * runs // workers, lease=lease)
     try:
-        while time.monotonic() - began < seconds or (
-            min(figures.kills, figures.stops) < at_least and anyio.run(_going, folder)
+        while (passed := time.monotonic() - began) < seconds or (
+            min(figures.kills, figures.stops, *(server.hits if server else ())) < at_least
+            and anyio.run(going, address)
         ):
             time.sleep(chance.uniform(0.05, 0.6))
             crew.wake()
-            if chance.random() < _STOPPED:
+            if server and chance.random() < _SERVER:
+                server.strike(chance, passed / seconds)
+            elif chance.random() < _STOPPED:
                 figures.stops += crew.stop_one(chance)
             else:
                 figures.kills += crew.kill_one(chance)
         crew.wake(everybody=True)
-        calm = time.monotonic()
-        while time.monotonic() - calm < PATIENCE and anyio.run(_going, folder):
-            time.sleep(0.5)
+        wait_until_calm(address)
     finally:
         crew.close()
-    figures.seconds = round(time.monotonic() - began, 1)
-    anyio.run(_judge, folder, figures)
+    figures.seconds, figures.died = round(time.monotonic() - began, 1), crew.died
+    if server:
+        figures.servers_killed, figures.sessions_killed, figures.sessions_ended = server.hits
+    anyio.run(judge, folder, address, figures)
     return figures
 
 
-async def _queue(folder: Path, runs: int, steps: int) -> None:
-    async with await SqliteStore.open(folder / "runs.db", durability="process") as store:
+async def queue(folder: Path, address: str, runs: int, steps: int) -> None:
+    """Leave so many runs to workers."""
+    async with await open_place(address) as store:
         someone = agent(steps, folder / "effects")
         someone.store = store
         for number in range(runs):
             await someone.start("Do it.", run_id=f"run{number}").detach()
 
 
-async def _going(folder: Path) -> bool:
+def wait_until_calm(address: str) -> None:
+    """Wait until no run wants an engine, for `PATIENCE` at most."""
+    calm = time.monotonic()
+    while time.monotonic() - calm < PATIENCE and anyio.run(going, address):
+        time.sleep(0.5)
+
+
+async def going(address: str) -> bool:
     """Whether a run still has an engine, or wants one."""
-    async with await SqliteStore.open(folder / "runs.db", readonly=True) as store:
+    async with await open_place(address, readonly=True) as store:
         async for chunk in store.runs():
             for run, _ in chunk:
                 if await store.claim(run) is not None:
@@ -187,7 +218,8 @@ async def _going(folder: Path) -> bool:
     return False
 
 
-async def _judge(folder: Path, figures: Figures) -> None:
+async def judge(folder: Path, address: str, figures: Figures) -> None:
+    """Hold the store against what lies beside it."""
     effects = [line.split() for line in _lines(folder / "effects")]
     charged = Counter((run, call) for kind, run, call, _ in effects if kind == "charge")
     keys: dict[tuple[str, str, str], set[str]] = {}
@@ -201,9 +233,16 @@ async def _judge(folder: Path, figures: Figures) -> None:
     # Who is suspended in the middle of a commit holds SQLite's lock: the others say so, and their runs are
     # taken up again.
     failed = [line for line in _lines(folder / "told") if " failed " in line]
-    figures.locked_out = sum("SQLITE_BUSY" in line or "StoreUnavailable" in line for line in failed)
-    figures.failures = len(failed) - figures.locked_out
-    async with await SqliteStore.open(folder / "runs.db", readonly=True) as store:
+    figures.unavailable = sum(
+        any(mark in line for mark in ("SQLITE_BUSY", "StoreUnavailable", "store postgresql:"))
+        for line in failed
+    )
+    figures.failures = len(failed) - figures.unavailable
+    async with await open_place(address, readonly=True) as store:
+        try:
+            await store.check()
+        except DamagedStore as error:
+            figures.damaged = str(error)
         hashes: dict[str, list[str]] = {}
         async for chunk in store.runs():
             for run, _ in chunk:
@@ -215,7 +254,7 @@ async def _judge(folder: Path, figures: Figures) -> None:
 
 
 async def _judge_run(
-    store: SqliteStore, run: str, charged: Counter[tuple[str, str]], figures: Figures
+    store: BaseStore, run: str, charged: Counter[tuple[str, str]], figures: Figures
 ) -> list[str]:
     digests: list[str] = []
     async for chunk in store.read(run):

@@ -1,4 +1,4 @@
-"""A worker in a process of its own, to be killed: `worker.py FOLDER STEPS AT_ONCE LEASE`."""
+"""A worker in a process of its own, to be killed: `worker.py FOLDER STORE STEPS AT_ONCE LEASE`."""
 
 import os
 import sys
@@ -11,12 +11,13 @@ sys.path.insert(0, str(ROOT / "tests"))  # a script's own folder is on the path,
 
 from refold.engine import Worker  # noqa: E402
 from refold.engine.worker import Failed, News  # noqa: E402
-from storm.agents import NotingStore, agent, trace  # noqa: E402
+from storm.agents import agent, note_heads, trace  # noqa: E402
+from storm.places import open_place  # noqa: E402
 
 
-async def main(folder: Path, steps: int, concurrency: int, lease: float) -> None:
-    store = await NotingStore.open(folder / "runs.db", durability="process")
-    store.notes = folder / "recorded"
+async def main(folder: Path, address: str, steps: int, concurrency: int, lease: float) -> None:
+    store = await open_place(address)
+    note_heads(store, folder / "recorded")
 
     def tell(news: News) -> None:
         (folder / f"at_work.{os.getpid()}").touch()
@@ -31,4 +32,4 @@ async def main(folder: Path, steps: int, concurrency: int, lease: float) -> None
 
 
 if __name__ == "__main__":
-    anyio.run(main, Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+    anyio.run(main, Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))
