@@ -75,6 +75,11 @@ def test_names_of_schemas(name: str) -> None:
         ("postgresql://h/d?sslpassword=s3cret", "postgresql://h/d?sslpassword=***"),
         ("postgresql://ann@h/d", "postgresql://ann@h/d"),
         ("postgresql://h:5432/d", "postgresql://h:5432/d"),
+        ("postgresql://h:5432/d?application_name=a@b", "postgresql://h:5432/d?application_name=a@b"),
+        ("postgresql://a:1,b:2/d?user=c@d", "postgresql://a:1,b:2/d?user=c@d"),
+        ("postgresql://ann:s3/c?r#et@h/d", "postgresql://ann:***@h/d"),
+        ("postgresql+psycopg://ann:s3cret@h/d", "postgresql+psycopg://ann:***@h/d"),
+        ("postgresql://h/d?pass%77ord=s3cret", "postgresql://h/d?pass%77ord=***"),
     ],
 )
 def test_passwords_are_not_shown(address: str, shown: str) -> None:
@@ -89,9 +94,15 @@ async def test_a_password_is_in_no_error(postgres_address: str) -> None:
         await PostgresStore.open(address, patience=0.0)
     assert "s3cret" not in str(caught.value)
     assert "postgresql://ann:***@127.0.0.1:1/d" in str(caught.value)
-    with pytest.raises(WrongUse, match="nonsense") as refused:
-        await PostgresStore.open("postgresql://ann:s3cret@h/d?nonsense=1")
-    assert "s3cret" not in str(refused.value)
+    for address, problem in (
+        ("postgresql://ann:s3cret@h/d?nonsense=1", "nonsense"),
+        ("postgresql://ann:s3cret%@h/d", "write %20 or %25"),
+        ("postgresql://ann:s3cret s@h/d", "write %20 or %25"),
+        ("postgres+psycopg://ann:s3cret@h/d", "unknown scheme"),
+    ):
+        with pytest.raises(WrongUse, match=problem) as refused:
+            await open_store(address)
+        assert "s3cret" not in str(refused.value)
 
 
 async def test_a_database_that_does_not_exist(postgres_address: str) -> None:

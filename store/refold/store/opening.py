@@ -78,8 +78,11 @@ def store_address(address: str | PathLike[str]) -> StoreAddress:
             raise WrongUse(f"store {text!r}: a store in memory has no name: use memory:")
         return StoreAddress(MEMORY, "")
     if scheme not in (SQLITE, BUNDLE):
+        from refold.store.postgres.address import show_address
+
+        shown = show_address(text)
         raise WrongUse(
-            f"store {text!r}: unknown scheme {match[1]!r}; expected {_KNOWN} (for a file: ./{text})"
+            f"store {shown!r}: unknown scheme {match[1]!r}; expected {_KNOWN} (for a file: ./{shown})"
         )
     if not rest or rest.startswith("//"):
         example = "sqlite:runs.db" if scheme == SQLITE else "bundle:runs.zip"

@@ -6,7 +6,7 @@ variables and password file that it reads.
 
 import re
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from refold.reducers.errors import WrongUse
 
@@ -16,6 +16,8 @@ DEFAULT_SCHEMA = "refold"
 _SCHEMA = re.compile("[a-z_][a-z0-9_]{0,62}")
 _SECRETS = ("password", "sslpassword")
 _HIDDEN = "***"
+_SCHEME = "[A-Za-z][A-Za-z0-9+.-]*://"
+_NOT_ENCODED = re.compile(r"\s|%(?![0-9A-Fa-f]{2})")
 
 
 class PostgresAddress(NamedTuple):
@@ -34,6 +36,8 @@ def parse_address(text: str) -> PostgresAddress:
         settings = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError as error:
         raise WrongUse(f"store {shown!r}: is not a URL: {error}") from error
+    if _NOT_ENCODED.search(parts.netloc):  # libpq's message would quote the password
+        raise WrongUse(f"store {shown!r}: the user, password or host has a space or %: write %20 or %25")
     schemas = [value for name, value in settings if name == "schema"]
     schema = schemas[-1] if schemas else DEFAULT_SCHEMA
     if not _SCHEMA.fullmatch(schema):
@@ -46,8 +50,16 @@ def parse_address(text: str) -> PostgresAddress:
 
 
 def show_address(text: str) -> str:
-    """Return an address without its passwords, for messages."""
-    for name in _SECRETS:
-        text = re.sub(rf"(?i)([?&]{name}=)[^&#]*", rf"\g<1>{_HIDDEN}", text)
+    """Return an address without its passwords, for messages. It need not be valid, nor PostgreSQL's."""
+    text = re.sub(r"([?&])([^=&#]*)=([^&#]*)", _hide_setting, text)
     # The password ends at the last @ before the path; it may itself have one that was not escaped.
-    return re.sub(r"^([A-Za-z]+://[^:/?#]*):[^/?#]*@", rf"\g<1>:{_HIDDEN}@", text)
+    hidden = re.sub(rf"^({_SCHEME}[^:/?#]*):[^/?#]*@", rf"\g<1>:{_HIDDEN}@", text)
+    if hidden != text:
+        return hidden
+    # Without such an @ it has a / ? or # that was not escaped, unless what follows the colon is a port.
+    return re.sub(rf"^({_SCHEME}[^:/?#]*):(?![0-9]*(?:[/?#,]|$)).*@", rf"\g<1>:{_HIDDEN}@", text)
+
+
+def _hide_setting(found: re.Match[str]) -> str:
+    start, name, value = found.groups()
+    return f"{start}{name}={_HIDDEN if unquote(name).lower() in _SECRETS else value}"
