@@ -59,6 +59,15 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that read give a server up that cannot be reached, without another attempt."""
+    from refold.store.postgres.store import PostgresStore
+
+    defaults = vars(PostgresStore)["open_here"].__func__.__kwdefaults__
+    monkeypatch.setitem(defaults, "patience", 0.0)
+
+
+@pytest.fixture
 def refold(capsys: pytest.CaptureFixture[str]) -> Refold:
     """Runs the command in this process."""
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from console.conftest import Refold
-from refold.store.postgres.store import PostgresStore
 from support.pairs import SECRET, fill, with_password
 from support.postgres import execute
 
@@ -30,10 +29,15 @@ from support.postgres import execute
 )
 @pytest.mark.parametrize("words", [["ls"], ["--debug", "ls"]], ids=["brief", "debug"])
 def test_wrong_addresses(
-    address: str, code: int, problem: str, words: list[str], refold: Refold, monkeypatch: pytest.MonkeyPatch
+    address: str,
+    code: int,
+    problem: str,
+    words: list[str],
+    refold: Refold,
+    impatient: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Errors, and the places where they come from, name the address without its password."""
-    monkeypatch.setitem(vars(PostgresStore)["open_here"].__func__.__kwdefaults__, "patience", 0.0)
     monkeypatch.setattr("refold.console.main._redact", str)  # it finds most passwords, but not all
     monkeypatch.setenv("REFOLD_STORE", address)
     ran = refold(*words)
