@@ -58,6 +58,7 @@ EXTRAS = {
     "local": {"pip", "platformdirs", "xllamacpp"},
     "cli": {"click", "rich", "yaml"},
     "seal": {"cryptography"},
+    "postgres": {"psycopg"},
     "dask": {"dask", "distributed"},
     "ray": {"ray"},
     "tokens": {"splintr"},
@@ -71,7 +72,7 @@ CORE = {
 }  # fmt: skip
 
 # Modules whose topic is the library of an extra: others import them in the function that needs them.
-OF_AN_EXTRA = {"refold.engine.yaml_text", "refold.store.testing"}
+OF_AN_EXTRA = {"refold.engine.yaml_text", "refold.store.postgres", "refold.store.testing"}
 
 # Import every module where only the core's libraries can be found, then ask for each public name.
 WITH_THE_CORE_ALONE = """

@@ -1,6 +1,7 @@
 from .base import BaseStore as BaseStore
 from .chain import GENESIS as GENESIS
 from .chain import check as check
+from .durability import Durability as Durability
 from .memory import MemoryStore as MemoryStore
 from .opening import open_here as open_here
 from .opening import open_memory as open_memory
@@ -8,7 +9,6 @@ from .opening import open_store as open_store
 from .protocol import Claim as Claim
 from .protocol import Conflict as Conflict
 from .protocol import DamagedStore as DamagedStore
-from .protocol import Durability as Durability
 from .protocol import Head as Head
 from .protocol import Held as Held
 from .protocol import Lease as Lease

@@ -22,11 +22,11 @@ from refold.store.checks import (
     check_seal,
     milliseconds,
 )
+from refold.store.durability import Durability
 from refold.store.protocol import (
     LEASE_SECONDS,
     Claim,
     Conflict,
-    Durability,
     Head,
     Held,
     Lease,

@@ -6,6 +6,7 @@ from typing import TypeVar, TypeVarTuple
 
 from refold.reducers.errors import WrongUse
 from refold.store.base import Claims
+from refold.store.durability import Durability
 from refold.store.memory import MemoryStore
 from refold.store.protocol import Head, Lease, Record
 
@@ -36,6 +37,10 @@ class LoadedStore(MemoryStore):
 
     async def _transact(self, rule: Callable[[Claims, *Args], T], *args: *Args) -> T:  # noqa: ARG002
         raise self._refusal(str(args[0]) if args else "")
+
+    async def durability(self) -> Durability:
+        """See `Store.durability`. What the file survives is not known."""
+        return Durability()
 
     def _refusal(self, run: str) -> WrongUse:
         return WrongUse(f"{self._path}: run {run}: {self._kind} are read-only: name a store, such as runs.db")

@@ -23,9 +23,9 @@ from refold.store.checks import (
     origin_of,
     trace_lineage,
 )
+from refold.store.durability import Durability
 from refold.store.protocol import (
     Claim,
-    Durability,
     Head,
     Lease,
     Origin,

@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from refold.reducers.errors import Damaged, ExternalFailure, WrongUse
+from refold.store.durability import Durability
 
 LEASE_SECONDS = 30.0
 """Default length of a lease."""
@@ -117,22 +118,6 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     root: bytes
     key: bytes
     signature: bytes
-
-
-class Durability(msgspec.Struct, frozen=True, kw_only=True):
-    """What an append survives after it returned, as far as the store knows; None: unknown.
-
-    `power_cut` is one of the store's machine, `loss` that of its disk. `refuses_edits`: the store's own rules
-    against changes of the log are in force. `gaps` are sentences about what is not promised, and `settings`
-    decide it. `clock` is the server's time in seconds since 1970, None for a file.
-    """
-
-    power_cut: bool | None = None
-    loss: bool | None = None
-    refuses_edits: bool | None = None
-    gaps: tuple[str, ...] = ()
-    settings: tuple[tuple[str, str], ...] = ()
-    clock: float | None = None
 
 
 class StoreError(ExternalFailure):

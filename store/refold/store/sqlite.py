@@ -16,10 +16,10 @@ from refold.store.checks import (
     Pages,
 )
 from refold.store.connection import PagedConnection, event_page, row_page
+from refold.store.durability import Durability
 from refold.store.protocol import (
     Claim,
     DamagedStore,
-    Durability,
     Head,
     Lease,
     Origin,
@@ -231,7 +231,7 @@ class SqliteStore(BaseStore):
         if self._committer is None:
             return Durability(loss=False, refuses_edits=refuses)
         synced = self._committer.database.durability == "fsync"
-        settings = (("synchronous", access.SYNCHRONOUS[self._committer.database.durability]),)
+        settings = (("synchronous", "FULL" if synced else "NORMAL"),)
         return Durability(power_cut=synced, loss=False, refuses_edits=refuses, settings=settings)
 
     async def aclose(self) -> None:

@@ -17,7 +17,7 @@ class RunRow:
     """A run's row: see `base.Claims`, whose rules change it. `number` 0 is a run that has no row yet."""
 
     def __init__(self, shown: str, run: str, row: SqlRow, now: int) -> None:
-        self._shown, self._run, self._now = shown, run, now
+        self._shown, self.run, self._now = shown, run, now
         self.number: int
         self._token: int
         self.epoch: int
@@ -100,7 +100,7 @@ class RunRow:
         token, holder, until, woken = self._before
         keeps = self._length is None and self._until is not None
         return {
-            "id": self._run,
+            "id": self.run,
             "number": self.number,
             "old_token": token,
             "old_holder": holder,
@@ -118,4 +118,4 @@ class RunRow:
 def read_rows(shown: str, found: Sequence[SqlRow]) -> dict[str, RunRow]:
     """Convert rows of `schema.RUNS_NOW` by run. Raises `DamagedStore`."""
     every = [RunRow.read(shown, row) for row in found]
-    return {row._run: row for row in every}
+    return {row.run: row for row in every}

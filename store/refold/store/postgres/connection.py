@@ -17,6 +17,7 @@ import psycopg
 from psycopg import errors
 from psycopg.abc import PQGen
 from psycopg.adapt import Loader
+from psycopg.conninfo import conninfo_to_dict
 
 from refold.reducers.errors import WrongUse
 from refold.store.postgres import schema
@@ -52,9 +53,6 @@ class Unconfirmed(Lost):
 _LOST_STATES = ("57P01", "57P02", "57P03", "57P05", "25006", "08000", "08001", "08003", "08004", "08006")
 # The transaction was rolled back, and may be tried again at once.
 _AGAIN = (errors.DeadlockDetected, errors.SerializationFailure)
-# A pooler gave the session to another client, which has other prepared statements.
-_UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
-
 _PROBLEMS: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.DiskFull, "the server's disk is full: free some space, then retry"),
     (
@@ -104,7 +102,8 @@ class Link:
         self.address, self._durability, self.patience = address, durability, patience
         self._connection: _Connection | None = None
         self._warned = False
-        self._prepares = True
+        self.pooled = False
+        """Whether a pooler may give each transaction another session of the server."""
         self._was_open = False
         self.listening: object = None
         """The connection that receives notices, if it is still the same."""
@@ -118,7 +117,7 @@ class Link:
         """Return the open connection, and open it if needed. Raises `Lost`, `StoreUnavailable`."""
         if self._connection is not None and not self._connection.closed:
             return self._connection
-        given = psycopg.conninfo.conninfo_to_dict(self.address.conninfo)
+        given = conninfo_to_dict(self.address.conninfo)
         more: dict[str, Any] = {
             "connect_timeout": CONNECT,
             "tcp_user_timeout": round(self.limit * 1000),
@@ -133,6 +132,7 @@ class Link:
             )
             opened.limit = self.limit
             self._connection = opened
+            self._find_pooler(opened)
             self._set_durability(opened)
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             self.drop()
@@ -141,10 +141,8 @@ class Link:
             raise Lost(_brief(error)) from error
         for name in ("text", "name", "varchar"):
             opened.adapters.register_loader(name, _Bytes)
-        opened.prepare_threshold = 3 if self._prepares else None
         opened.add_notice_handler(self._notice)
-        self._connection, self._was_open = opened, True
-        self._set_durability(opened)
+        self._was_open = True
         return opened
 
     def execute(
@@ -162,12 +160,9 @@ class Link:
                     schema.in_schema(statement, self.address.schema), parameters or None
                 )
                 found = cursor.fetchall() if cursor.description else []
-            except _UNPREPARED:
-                self._prepares, connection.prepare_threshold = False, None
-                continue
-            except _AGAIN:
+            except _AGAIN as error:
                 if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-                    raise
+                    raise Lost(_brief(error)) from error  # the whole transaction is run again
                 continue
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 if not _is_lost(connection, error):
@@ -234,7 +229,15 @@ class Link:
         if notice.severity_nonlocalized == "WARNING" and notice.sqlstate in ("01000", "57P01"):
             self._warned = True
 
+    def _find_pooler(self, connection: _Connection) -> None:
+        """Without a session of our own, no statement is prepared: another client's may have the same name."""
+        row = connection.execute("SELECT pg_backend_pid()").fetchone()
+        self.pooled = row != (connection.info.backend_pid,)
+        connection.prepare_threshold = None if self.pooled else 3
+
     def _set_durability(self, connection: _Connection) -> None:
+        if self.pooled:  # the setting would be another client's
+            return
         (found,) = connection.execute("SHOW synchronous_commit").fetchone() or ("",)
         wanted = {"process": "off", "fsync": "on" if found == "off" else found}[self._durability]
         if found != wanted:
@@ -286,7 +289,7 @@ def translate(shown: str, error: psycopg.Error) -> StoreUnavailable | DamagedSto
 def check_conninfo(address: PostgresAddress) -> None:
     """Raise `WrongUse` for settings that libpq does not know."""
     try:
-        psycopg.conninfo.conninfo_to_dict(address.conninfo)
+        conninfo_to_dict(address.conninfo)
     except psycopg.Error as error:
         raise WrongUse(f"store {address.shown!r}: {_brief(error)}") from error
 

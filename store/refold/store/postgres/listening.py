@@ -4,8 +4,13 @@ from refold.store.postgres.connection import Link
 
 
 def listen(link: Link, channel: str, seconds: float) -> bool:
-    """Wait at most `seconds` for a notice; return whether one came. Raises `Lost`."""
+    """Wait at most `seconds` for a notice; return whether one came, at once False behind a pooler.
+
+    Raises `Lost`.
+    """
     connection = link.connect()
+    if link.pooled:
+        return False
     if link.listening is not connection:
         link.execute(f'LISTEN "{channel}"')
         link.listening = connection

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import psycopg
 
+from refold.store.durability import Durability
 from refold.store.postgres import schema
 from refold.store.postgres.connection import Link, SqlRow
-from refold.store.protocol import DamagedStore, Durability, NotAStore, StoreUnavailable
+from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
 
 
 def open_schema(link: Link, *, readonly: bool) -> None:

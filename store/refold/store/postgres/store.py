@@ -9,6 +9,7 @@ from refold.reducers.errors import WrongUse
 from refold.store.base import BaseStore, Claims
 from refold.store.chain import START, CheckedPages, check_each
 from refold.store.checks import Pages
+from refold.store.durability import Durability
 from refold.store.postgres import changes, opening, reads
 from refold.store.postgres.address import parse_address
 from refold.store.postgres.appends import Append
@@ -19,7 +20,6 @@ from refold.store.postgres.threads import Lane, LaneHere, LaneInThread
 from refold.store.protocol import (
     Claim,
     DamagedStore,
-    Durability,
     Head,
     Lease,
     Origin,
