@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 import anyio
+import anyio.lowlevel
+import psycopg
 import pytest
 from anyio import to_thread
 
@@ -16,6 +18,7 @@ from refold.store.postgres.connection import Link
 from refold.store.postgres.store import PostgresStore
 from refold.store.protocol import Head, Lease, Record, StoreUnavailable
 from refold.store.testing import append, events, records, shared_fields
+from support.postgres import execute
 from support.proxy import Fault, Proxy
 
 pytestmark = pytest.mark.anyio
@@ -91,7 +94,7 @@ async def write_through(address: str, trouble: Trouble, patience: float, direct:
 
 @pytest.mark.parametrize(
     "seeds",
-    [pytest.param(range(3), id="few"), pytest.param(range(3, 40), id="many", marks=pytest.mark.slow)],
+    [pytest.param(range(2), id="few"), pytest.param(range(2, 40), id="many", marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize("patience", [5.0, 0.0], ids=["patient", "impatient"])
 async def test_no_append_is_lost_or_doubled(postgres: str, seeds: range, patience: float) -> None:
@@ -166,3 +169,21 @@ async def test_a_connection_lost_while_it_opens_is_opened_again(postgres: str) -
         async with await PostgresStore.open(proxy.address) as store:
             assert 2 == (await store.head("r")).seq
     assert not faults
+
+
+async def test_the_server_ends_sessions_of_clients_that_gave_up(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attempts that waited for a locked row until their limit leave no session behind."""
+    monkeypatch.setattr(connection, "_NOTICED", 50)
+    async with await PostgresStore.open(postgres, patience=3 * LIMIT) as store:
+        lease = await store.lease("r", holder="a test")
+        with psycopg.connect(parse_address(postgres).conninfo) as other:
+            other.execute(f"SELECT FROM {parse_address(postgres).schema}.run FOR UPDATE".encode())
+            with pytest.raises(StoreUnavailable):
+                await store.append("r", 0, lease, records(1))
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            with anyio.fail_after(10):
+                while execute(postgres, waiting) != [(0,)]:
+                    await anyio.lowlevel.checkpoint()
+        assert 1 == (await store.append("r", 0, lease, records(1))).seq

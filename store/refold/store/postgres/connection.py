@@ -34,6 +34,7 @@ CONNECT = 5
 OPENING = 3.0
 """Seconds for which the first connection is tried: a wrong address should fail soon."""
 
+_NOTICED = 2000  # milliseconds after which the server notices that a client is gone
 _PAUSES = (0.05, 2.0)  # seconds before the second attempt, and at most
 
 SqlRow = tuple[Any, ...]
@@ -133,7 +134,7 @@ class Link:
             opened.limit = self.limit
             self._connection = opened
             self._find_pooler(opened)
-            self._set_durability(opened)
+            self._configure(opened)
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             self.drop()
             if _is_final(error):
@@ -235,9 +236,13 @@ class Link:
         self.pooled = row != (connection.info.backend_pid,)
         connection.prepare_threshold = None if self.pooled else 3
 
-    def _set_durability(self, connection: _Connection) -> None:
-        if self.pooled:  # the setting would be another client's
+    def _configure(self, connection: _Connection) -> None:
+        if self.pooled:  # the settings would be another client's
             return
+        # A session that waits for a row keeps waiting when its client gave up; the attempts that follow would
+        # use up the server's connections. Some systems cannot notice, and older servers lack the setting.
+        with suppress(errors.InvalidParameterValue, errors.UndefinedObject, errors.FeatureNotSupported):
+            connection.execute(f"SET client_connection_check_interval = {_NOTICED}".encode())
         (found,) = connection.execute("SHOW synchronous_commit").fetchone() or ("",)
         wanted = {"process": "off", "fsync": "on" if found == "off" else found}[self._durability]
         if found != wanted:
