@@ -248,14 +248,14 @@ def explain_conflict(error: Exception, place: StorePlace) -> Elsewhere | None:
         case Held(run=run, holder=holder, seconds=seconds):
             problem = f"run {run} is driven by {driver(holder)}, whose lease has {_remaining(seconds)} left unless it renews it"
             also = "; if that process is gone, the run is free when its lease expires"
+        case LeaseLapsed(run=run) | Overtaken(run=run, set_back=True):
+            problem = str(error)
+            also = f"; if no other engine has it, `refold resume {run}{place.option}` continues it"
         case LeaseLost(run=run) | Overtaken(run=run):
             problem, also = (
                 f"run {run} was taken over by another engine; this process no longer drives it",
                 "",
             )
-        case LeaseLapsed(run=run):
-            problem = str(error)
-            also = f"; if no other engine has it, `refold resume {run}{place.option}` continues it"
         case _:
             return None
     ways = (

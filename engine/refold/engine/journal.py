@@ -27,7 +27,7 @@ from refold.reducers.policy import Policy, passes_of
 from refold.reducers.state import NEW, RunState
 from refold.reducers.views import needed_to_go_on, remembered
 from refold.reducers.vocabulary import SOURCE_LABEL
-from refold.store.protocol import Conflict, Held, Record, Snapshot, Store, Stored, StoreError
+from refold.store.protocol import Conflict, Head, Held, Lease, Record, Snapshot, Store, Stored, StoreError
 
 LOGGER = logging.getLogger("refold.prune")
 _PLAIN = re.compile(r"[^\s\"=]+")
@@ -105,13 +105,21 @@ class RunExists(WrongUse):
 
 
 class Overtaken(StoreError):
-    """Another engine continued the run while this one waited for an operator. Nothing was written."""
+    """Another engine continued the run while this one waited for an operator. Nothing was written.
 
-    def __init__(self, run: str) -> None:
+    `set_back`: the store no longer has the events that this engine wrote, as after a backup was restored.
+    """
+
+    def __init__(self, run: str, *, set_back: bool = False) -> None:
         super().__init__(run)
-        self.run = run
+        self.run, self.set_back = run, set_back
 
     def __str__(self) -> str:
+        if self.set_back:
+            return (
+                f"run {self.run}: the store no longer has events that this engine wrote, as after a backup was restored; "
+                "this engine stopped. Check what is lost, then resume the run"
+            )
         return f"run {self.run} was continued by another engine; see `refold show {self.run}`"
 
 
@@ -119,7 +127,8 @@ class Journal:
     """Appends facts with their decisions, and keeps the events that the present prompt needs.
 
     `contents` has the events of the window and of the open batch, by number; `conversation` makes requests of
-    them. `base` is where a fork without events of its own continues from: a run and an event number.
+    them. `base` is where a fork without events of its own continues from: a run and an event number. `head` is
+    the last event that was read or written.
     """
 
     def __init__(self, store: Store, run: str, tenure: Tenure) -> None:
@@ -127,6 +136,8 @@ class Journal:
         self.contents: dict[int, Event] = {}
         self.conversation = Conversation()
         self.base: tuple[str, int] | None = None
+        self.head: Head | None = None
+        self._lease: Lease | None = None  # under which it was written
         self._kept = 0  # the event of the last snapshot
         self._most = 32  # when `contents` exceeds it, events that are not needed are removed
 
@@ -136,6 +147,7 @@ class Journal:
         Returns `NEW` for a run without events. Raises `Damaged`, which names the invalid event.
         """
         self.contents, self.conversation = {}, Conversation()  # payloads may have been erased meanwhile
+        self.head = self._lease = None
         state = await self._from_snapshot(registry)
         self._kept = state.seq
         run, upto = await self._log()
@@ -159,19 +171,35 @@ class Journal:
         records = [record(event, at, salt) for event in events]
         try:
             lease = await self.tenure.hold()
+            await self._check_head(lease)
             # A child run is released only after its parent was woken: see `wake_parent`.
             if after.ended and after.setup.parent is None:
                 async with self.tenure.ending():
-                    await self.store.append(self._run, before.seq, lease, records, release=True)
+                    self.head = await self.store.append(
+                        self._run, before.seq, lease, records, release=True
+                    )
             else:
-                await self.store.append(self._run, before.seq, lease, records)
+                self.head = await self.store.append(self._run, before.seq, lease, records)
         except (Conflict, Held) as error:
             if isinstance(error, Held) and not (await self.store.head(self._run)).seq:
                 raise  # another engine is about to begin the run, or died before
             if before.setup.run != self._run:
                 raise RunExists(self._run) from None
-            raise Overtaken(self._run) from error
+            set_back = isinstance(error, Conflict) and error.head < error.expected
+            raise Overtaken(self._run, set_back=set_back) from error
+        self._lease = lease
         self.keep(before, after, events)
+
+    async def _check_head(self, lease: Lease) -> None:
+        """Raise `Overtaken` if the log has other events than this engine wrote before it took `lease`.
+
+        A store that was restored may have other events up to the same number. While the lease is kept, only
+        this engine can write them.
+        """
+        if self._lease is not None and lease != self._lease:
+            head = await self.store.head(self._run)
+            if self.head is not None and head.seq == self.head.seq and head != self.head:
+                raise Overtaken(self._run, set_back=True)
 
     def keep(self, before: RunState, after: RunState, events: Sequence[Event]) -> None:
         """Keep the payloads of stored events, the first of them right after `before`."""
@@ -204,10 +232,9 @@ class Journal:
         except folds.UnreadableSnapshot:
             return NEW
         needed = needed_to_go_on(state)
-        events = {
-            stored.seq: event_of(stored)
-            for stored in await self.store.read_some(self._run, sorted({*needed, kept.seq}))
-        }
+        found = await self.store.read_some(self._run, sorted({*needed, kept.seq}))
+        events = {stored.seq: event_of(stored) for stored in found}
+        last = next((Head(seq=each.seq, hash=each.hash) for each in found if each.seq == kept.seq), None)
         founding = [
             event_of(stored)
             for stored in await self.store.read_kinds(self._run, FOUNDING)
@@ -216,6 +243,7 @@ class Journal:
         if state.seq != kept.seq or not folds.snapshot_holds(state, events.get(kept.seq), founding, registry):
             return NEW
         self.contents = {seq: events[seq] for seq in needed if seq in events and _says_something(events[seq])}
+        self.head = last
         return state
 
     def _fold(self, state: RunState, stored: Stored, registry: Registry) -> RunState:
@@ -227,6 +255,7 @@ class Journal:
         except RefoldError as error:
             raise DamagedLog(stored.run, stored.seq, str(error)) from error
         self._keep(stored.seq, (event,), state)
+        self.head = Head(seq=stored.seq, hash=stored.hash)
         return state
 
     def _keep(self, first: int, events: Sequence[Event], state: RunState) -> None:

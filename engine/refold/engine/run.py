@@ -369,7 +369,7 @@ class Run:
         """Continue the previous loop; another engine may have had the run while it waited."""
         loop.journal.store, loop.journal.tenure = store, tenure
         await tenure.hold()
-        if (await store.head(self.id)).seq != loop.state.seq:
+        if await store.head(self.id) != loop.journal.head:
             loop.state = await loop.journal.load(self._runtime.registry)
             self._set_machine(loop.state)
             loop.resume()  # calls started by the other engine have no task here
