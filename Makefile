@@ -15,7 +15,7 @@ SECONDS ?= 60
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-all clients conformance mutants check format-check lint mypy pyright layers format demo docs screenshots bench big whatif-table storm fuzz soak clean
+.PHONY: help setup test test-all clients conformance mutants check format-check lint mypy pyright layers format demo docs screenshots bench big whatif-table storm failover fuzz soak clean
 
 help: ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -76,8 +76,11 @@ whatif-table: setup ## Run whatif with every preset on the test transcripts, wit
 	$(BIN)/python tests/support/whatif_figures.py
 	$(BIN)/python tests/support/whatif_law.py
 
-storm: setup ## Kill and suspend the workers of 200 runs at random, and count lost and repeated work: SECONDS=60
+storm: setup ## Kill and suspend the workers of 200 runs at random, and count lost and repeated work: SECONDS=60, ARGS=--postgres
 	$(BIN)/python tests/storm/run.py --seconds $(SECONDS) $(ARGS)
+
+failover: setup ## Lose a PostgreSQL server or its standby under load; count lost events and measure: four minutes; ARGS="--only synchronous"
+	$(BIN)/python tests/storm/failover.py $(ARGS)
 
 big: setup ## Run every command on a run of 340,000 events and 1 GB; report seconds and peak memory; ARGS="--folder DIR"
 	$(BIN)/python tests/bench/big.py $(ARGS)

@@ -33,6 +33,9 @@ PATIENCE = 300.0
 """Seconds that the runs may take to end once nobody kills their workers any more."""
 
 
+NAME = "run"
+"""How the ids of the runs begin."""
+
 _STOPPED = 0.4
 """How many of the workers that something happens to are suspended, and not killed."""
 _SERVER = 0.3
@@ -67,6 +70,7 @@ class Figures(msgspec.Struct):
     died: int = 0
     damaged: str = ""
     unavailable: int = 0
+    unopened: int = 0
 
     @property
     def violations(self) -> int:
@@ -98,15 +102,15 @@ class Workers:
         self._running = [self._started() for _ in range(count)]
         self._still: dict[int, float] = {}  # by place: when it is to be woken
         self._lease = lease
-        self.died = 0
-        """How many ended without being killed."""
+        self.died = self.unopened = 0
+        """How many ended by themselves at work; and before, because a server took too long to start."""
 
     def kill_one(self, chance: random.Random) -> bool:
         """Kill one that is at work, and start another in its place. Whether there was one."""
         place = self._one(chance)
         if place is None:
             return False
-        self._end(self._running[place][0])
+        self._end(*self._running[place])
         self._running[place] = self._started()
         return True
 
@@ -122,6 +126,13 @@ class Workers:
         self._still[place] = time.monotonic() + self._lease * chance.uniform(0.5, 4)
         return True
 
+    def replace_ended(self) -> None:
+        """Start another in the place of each that has ended, as a supervisor does."""
+        for place, (process, at_work) in enumerate(self._running):
+            if process.poll() is not None:
+                self._end(process, at_work)
+                self._running[place] = self._started()
+
     def wake(self, *, everybody: bool = False) -> None:
         """Let go on who stood still for long enough."""
         for place in [each for each, until in self._still.items() if everybody or until < time.monotonic()]:
@@ -133,13 +144,23 @@ class Workers:
         at_work = [place for place in known if self._running[place][1].exists()]
         return chance.choice(at_work) if at_work else None
 
+    def wait_until_at_work(self, seconds: float = 60.0) -> None:
+        """Wait until each has taken a run."""
+        until = time.monotonic() + seconds
+        while not all(at_work.exists() for _, at_work in self._running):
+            assert time.monotonic() < until, (self._folder / "stderr").read_text()
+            time.sleep(0.05)
+
     def close(self) -> None:
-        for process, _ in self._running:
-            self._end(process)
+        for process, at_work in self._running:
+            self._end(process, at_work)
         self._errors.close()
 
-    def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        self.died += process.poll() is not None
+    def _end(self, process: "subprocess.Popen[bytes]", at_work: Path) -> None:
+        if process.poll() is not None and at_work.exists():
+            self.died += 1
+        elif process.returncode is not None:
+            self.unopened += 1
         process.kill()
         process.wait()
 
@@ -175,6 +196,7 @@ def storm(
         ):
             time.sleep(chance.uniform(0.05, 0.6))
             crew.wake()
+            crew.replace_ended()
             if server and chance.random() < _SERVER:
                 server.strike(chance, passed / seconds)
             elif chance.random() < _STOPPED:
@@ -182,10 +204,12 @@ def storm(
             else:
                 figures.kills += crew.kill_one(chance)
         crew.wake(everybody=True)
+        crew.replace_ended()
         wait_until_calm(address)
     finally:
         crew.close()
-    figures.seconds, figures.died = round(time.monotonic() - began, 1), crew.died
+    figures.seconds = round(time.monotonic() - began, 1)
+    figures.died, figures.unopened = crew.died, crew.unopened
     if server:
         figures.servers_killed, figures.sessions_killed, figures.sessions_ended = server.hits
     anyio.run(judge, folder, address, figures)
@@ -198,7 +222,7 @@ async def queue(folder: Path, address: str, runs: int, steps: int) -> None:
         someone = agent(steps, folder / "effects")
         someone.store = store
         for number in range(runs):
-            await someone.start("Do it.", run_id=f"run{number}").detach()
+            await someone.start("Do it.", run_id=f"{NAME}{number}").detach()
 
 
 def wait_until_calm(address: str) -> None:
@@ -211,7 +235,7 @@ def wait_until_calm(address: str) -> None:
 async def going(address: str) -> bool:
     """Whether a run still has an engine, or wants one."""
     async with await open_place(address, readonly=True) as store:
-        async for chunk in store.runs():
+        async for chunk in store.runs(NAME):
             for run, _ in chunk:
                 if await store.claim(run) is not None:
                     return True
@@ -244,7 +268,7 @@ async def judge(folder: Path, address: str, figures: Figures) -> None:
         except DamagedStore as error:
             figures.damaged = str(error)
         hashes: dict[str, list[str]] = {}
-        async for chunk in store.runs():
+        async for chunk in store.runs(NAME):
             for run, _ in chunk:
                 hashes[run] = await _judge_run(store, run, charged, figures)
     for line in _lines(folder / "recorded"):
