@@ -339,8 +339,13 @@ async def test_reading_without_an_event_loop(filled: str) -> None:
 
 
 async def test_a_wake_up_is_noticed(postgres: str) -> None:
-    """`wait_due` returns when another process wakes a run, long before its time."""
+    """`wait_due` returns when another process wakes a run, long before its time, also after waits that were
+    cancelled.
+    """
     async with await open_store(postgres) as one, await open_store(postgres) as other:
+        for _ in range(3):
+            with anyio.move_on_after(0.01):
+                await one.wait_due(120)
         await append(one, "r", records(1))
         await one.release(await take(one, "r"))
         with anyio.fail_after(60):

@@ -15,7 +15,7 @@ from refold.store.postgres.address import parse_address
 from refold.store.postgres.appends import Append
 from refold.store.postgres.committer import Committer
 from refold.store.postgres.connection import PATIENCE, Link, check_conninfo
-from refold.store.postgres.listening import listen
+from refold.store.postgres.listening import Listener
 from refold.store.postgres.threads import Lane, LaneHere, LaneInThread
 from refold.store.protocol import (
     Claim,
@@ -46,7 +46,7 @@ class PostgresStore(BaseStore):
 
     def __init__(self, reader: Lane, committer: Committer | None, link: Link) -> None:
         self._reader, self._committer, self._link = reader, committer, link
-        self._listener: LaneInThread | None = None
+        self._listener: Listener | None = None
         self._closed = False
         self._problem: str | None = None  # result of the last `check`; "": no problem
 
@@ -166,10 +166,10 @@ class PostgresStore(BaseStore):
         """See `Store.wait_due`. Woken by the server's notices."""
         self._check_open()
         if self._listener is None:
-            self._listener = LaneInThread(self._new_link(), "refold-store-notices")
+            self._listener = Listener(self._new_link(), self._channel)
         with move_on_after(seconds):
             try:
-                if await self._listener.run(listen, self._channel, seconds):
+                if await self._listener.wait(seconds):
                     return
             except StoreUnavailable:  # polling goes on
                 pass

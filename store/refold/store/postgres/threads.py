@@ -117,6 +117,12 @@ class LaneInThread:
 
     async def run(self, function: Callable[Concatenate[Link, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Lane.run`."""
+        return await self.start(function, *args, **kwargs).get()
+
+    def start(
+        self, function: Callable[Concatenate[Link, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> Reply[T]:
+        """Begin `run`, and return its reply."""
         reply = Reply[T]()
 
         def work() -> bool:
@@ -128,7 +134,7 @@ class LaneInThread:
             return True
 
         self._work.put(work)
-        return await reply.get()
+        return reply
 
     async def aclose(self) -> None:
         """See `Lane.aclose`."""
