@@ -28,7 +28,7 @@ import tomllib
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -36,6 +36,7 @@ from refold.console.main import main as refold
 from refold.engine.policy_files import insert_nulls
 from refold.engine.yaml_text import load
 from refold.reducers import PolicyError, parse
+from support.documents import FENCE, Block, blocks, commands, matches
 from testing.conftest import ALONE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +52,7 @@ NOT_RUN = {
     "docs/how-to/ask-a-person-first.md": 1,  # a model, to go on after an answer typed in a shell
     "docs/how-to/ask-with-sql.md": 1,  # `pip install`
     "docs/how-to/audit-on-a-cluster.md": 1,  # a cluster
+    "docs/how-to/many-machines.md": 1,  # `pip install`, `createdb`
     "docs/how-to/make-a-test-of-a-run.md": 1,  # what another refold would print
     "docs/how-to/prove-a-log-was-not-edited.md": 1,  # a crontab
     "docs/how-to/read-a-log-with-sqlite3.md": 1,  # the sqlite3 shell; the queries run
@@ -66,9 +68,6 @@ NOT_RUN = {
 NO_POLICIES = ("pyproject.toml", "prices.yaml", "contexts.yaml")
 
 LANGUAGES = {"python", "console", "toml", "yaml", "json", "sql", "text", "mermaid"}
-_FENCE = re.compile(r"^```(?P<language>[^\n]*)\n(?P<text>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
-_NOT_RUN = re.compile(r"<!-- not run: (?P<why>[^\n]+) -->\n\Z")
-_FILE = re.compile(r"# (?P<name>[\w.-]+\.\w+)\n")
 _MARK = "end-of-command"
 # A command of ours that needs no shell is run in this process: a second for each would be minutes.
 _SIMPLE = re.compile(r"refold [^|&;<>$`\n]*")
@@ -77,48 +76,8 @@ _EXPORT = re.compile(r"export (\w+)=")
 each_document = pytest.mark.parametrize("path", RUN, ids=[path.relative_to(ROOT).as_posix() for path in RUN])
 
 
-class Block(NamedTuple):
-    """A fenced block: language, text, first line number, and why it is not run, if so."""
-
-    language: str
-    text: str
-    line: int
-    not_run: str
-    follows: str  # the language of the block right before it, with nothing but white space in between
-
-    @property
-    def file(self) -> str:
-        """The name under which a reader saves it, "" if they do not."""
-        found = _FILE.match(self.text)
-        return found["name"] if found and self.language != "text" else ""
-
-
-def blocks(path: Path) -> list[Block]:
-    """The fenced blocks of a document, in order."""
-    text = path.read_text(encoding="utf-8")
-    found: list[Block] = []
-    end = 0
-    for match in _FENCE.finditer(text):
-        between = text[end : match.start()]
-        skip = _NOT_RUN.search(between)
-        follows = found[-1].language if found and not between.strip() else ""
-        line = text.count("\n", 0, match.start()) + 2
-        found.append(
-            Block(match["language"].strip(), match["text"], line, skip["why"] if skip else "", follows)
-        )
-        end = match.end()
-    return found
-
-
-def matches(expected: str, printed: str) -> bool:
-    """Return whether the output matches: `...` is any text, trailing white space is ignored."""
-    wanted, got = (
-        "\n".join(line.rstrip() for line in text.strip().splitlines()) for text in (expected, printed)
-    )
-    pattern = "".join(
-        ".*?" if piece == "..." else re.escape(piece) for piece in re.split(r"(\.\.\.)", wanted)
-    )
-    return re.fullmatch(pattern, got, re.DOTALL) is not None
+DATABASE = "postgresql://agents@db.example/agents"
+"""The database of documents: a real one stands for it."""
 
 
 class Shell:
@@ -160,8 +119,8 @@ class Shell:
 class Reader:
     """Somebody who reads a document in a fresh directory, and does all that it says."""
 
-    def __init__(self, path: Path, folder: Path, capture: pytest.CaptureFixture[str]) -> None:
-        self.path, self.folder, self.capture = path, folder, capture
+    def __init__(self, path: Path, folder: Path, capture: pytest.CaptureFixture[str], database: str) -> None:
+        self.path, self.folder, self.capture, self.database = path, folder, capture, database
         self.module = types.ModuleType("document")
         self.shell: Shell | None = None
         self.printed = ""
@@ -169,7 +128,8 @@ class Reader:
     def read(self) -> None:
         for block in blocks(self.path):
             if not block.not_run:
-                getattr(self, f"_{block.language}")(block)
+                text = block.text.replace(DATABASE, self.database)
+                getattr(self, f"_{block.language}")(block._replace(text=text))
 
     def close(self) -> None:
         if self.shell is not None:
@@ -250,22 +210,6 @@ class Reader:
         )
 
 
-def commands(text: str) -> Iterator[tuple[str, str]]:
-    """The commands of a console block, each with what it is said to print."""
-    command, output = "", list[str]()
-    for line in text.splitlines():
-        if line.startswith("$ "):
-            if command:
-                yield command, "\n".join(output)
-            command, output = line[2:], []
-        elif line.startswith("> ") and not output:
-            command += "\n" + line[2:]
-        else:
-            output.append(line)
-    if command:
-        yield command, "\n".join(output)
-
-
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """A fresh directory and home, without the user's settings or keys, and without network."""
@@ -295,11 +239,16 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 @each_document
 @pytest.mark.usefixtures("alone")
 def test_every_block_does_what_it_says(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     """A reader who types what the document says sees what it shows."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    reader = Reader(path, tmp_path, capsys)
+    database = DATABASE in path.read_text(encoding="utf-8")
+    reader = Reader(path, tmp_path, capsys, request.getfixturevalue("postgres") if database else "")
     monkeypatch.setitem(sys.modules, "document", reader.module)
     before = set(sys.modules)
     try:
@@ -347,7 +296,7 @@ def test_what_is_not_run_is_counted() -> None:
 
 def anchors(path: Path) -> set[str]:
     """The names by which headings of a document can be linked to, as GitHub makes them."""
-    text = _FENCE.sub("", path.read_text(encoding="utf-8"))
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
@@ -355,7 +304,7 @@ def anchors(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=[path.relative_to(ROOT).as_posix() for path in DOCUMENTS])
 def test_links_lead_somewhere(path: Path) -> None:
     """Every link to a file of the project finds the file, and the heading in it."""
-    text = _FENCE.sub("", path.read_text(encoding="utf-8"))
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
     for target in re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", text):
         name, _, anchor = target.partition("#")
         there = (path.parent / name).resolve() if name else path
@@ -393,7 +342,7 @@ def test_a_wrong_document_fails(tmp_path: Path, capsys: pytest.CaptureFixture[st
         folder.mkdir()
         page = folder / "page.md"
         page.write_text(text)
-        reader = Reader(page, folder, capsys)
+        reader = Reader(page, folder, capsys, "")
         with pytest.raises((AssertionError, ZeroDivisionError, PolicyError)):
             reader.read()
         reader.close()
