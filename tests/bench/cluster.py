@@ -1,6 +1,6 @@
 """Audits a store of 1,000,000 events on two processes and on two Dask workers; one of them is killed halfway.
 
-    python tests/bench/cluster.py [--events N] [--folder FOLDER]
+    python tests/bench/cluster.py [--events N] [--folder FOLDER | --postgres]
 
 Each line is an audit of all runs: seconds by the clock, parts that were begun again, and unchecked parts.
 Exit code 1 if anything is unchecked or not clean. With --folder, the store is kept for the next time.
@@ -28,25 +28,26 @@ from bench.workload import recorded
 from refold.console.executors import ExecutorOptions, start_workers
 from refold.replay.bulk import audit_all
 from refold.replay.shards import Shard, shards
-from refold.store import SqliteStore
+from refold.store import open_store
 from support import cluster_tasks, dask_cluster
+from support.postgres import PostgresServer
 
 STEPS = 300
 
 
-async def make_store(path: Path, events: int) -> None:
+async def make_store(address: str, events: int) -> None:
     """Write copies of one run until the store has as many events."""
     records = [record for batch in batches(recorded("tail", STEPS)[1]) for record in batch]
-    async with await SqliteStore.open(path, durability="process") as store:
+    async with await open_store(address, durability="process") as store:
         for number in range(-(-events // len(records))):
             lease = await store.lease(f"run-{number:05}", holder="bench")
             await store.append(f"run-{number:05}", 0, lease, records)
             await store.release(lease)
 
 
-async def read_sizes(path: Path) -> list[tuple[str, int]]:
+async def read_sizes(address: str) -> list[tuple[str, int]]:
     """The runs, each with its number of events."""
-    async with await SqliteStore.open(path, readonly=True) as store:
+    async with await open_store(address, readonly=True) as store:
         return [(run, head.seq) async for chunk in store.runs() for run, head in chunk]
 
 
@@ -100,16 +101,22 @@ def main() -> int:
     )
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--postgres", action="store_true", help="in a server that is started for it")
     options = parser.parse_args()
     with ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         path, log = folder / f"cluster-{options.events}.db", folder / "started"
-        if not path.exists():
+        store = str(path)
+        if options.postgres:
+            server = PostgresServer()
+            stack.callback(server.remove)
+            store = server.start().address
+        if options.postgres or not path.exists():
             begun = time.perf_counter()
-            asyncio.run(make_store(path, options.events))
-            print(f"made {path.stat().st_size / 1e6:,.0f} MB in {time.perf_counter() - begun:.1f} s")
-        work = shards(path, asyncio.run(read_sizes(path)))
+            asyncio.run(make_store(store, options.events))
+            print(f"made in {time.perf_counter() - begun:.1f} s")
+        work = shards(store, asyncio.run(read_sizes(store)))
         print(f"{len(work)} parts")
         address = stack.enter_context(start_cluster())
         ways = (ExecutorOptions(jobs=2), ExecutorOptions(executor=address))
