@@ -24,11 +24,11 @@ class DurableStore:
 
     async def _open(self) -> BaseStore:
         async with self._lock:
-            opened = self._store
-            if opened is None:
-                with CancelScope(shield=True):
-                    opened = self._store = await open_store(self.address, durability="process")
-            return opened
+            with CancelScope(shield=True):
+                if self._store is None:
+                    self._store = await open_store(self.address, durability="process")
+            assert self._store is not None
+            return self._store
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name in _PAGES:

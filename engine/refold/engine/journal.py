@@ -175,9 +175,7 @@ class Journal:
             # A child run is released only after its parent was woken: see `wake_parent`.
             if after.ended and after.setup.parent is None:
                 async with self.tenure.ending():
-                    self.head = await self.store.append(
-                        self._run, before.seq, lease, records, release=True
-                    )
+                    self.head = await self.store.append(self._run, before.seq, lease, records, release=True)
             else:
                 self.head = await self.store.append(self._run, before.seq, lease, records)
         except (Conflict, Held) as error:
