@@ -84,6 +84,8 @@ async def restored_under(
     """Drive runs. After the backup `ahead` goes on and `late` begins; then `taken` is taken over."""
     lease = await take(store, "bare")
     await store.append("bare", 0, lease, records(3))
+    dead = await store.lease("dead", holder="elsewhere:1::a", seconds=0.1)
+    await store.append("dead", 0, dead, records(1))
     async with anyio.create_task_group() as tasks:
         for run in ("ahead", "level", "taken"):
             tasks.start_soon(engines[run].drive)
@@ -97,6 +99,7 @@ async def restored_under(
         await swap("restore")
         assert ((await store.head("bare")).seq, (await store.head("late")).seq) == (3, 0)
         assert (await store.head("ahead")).seq < before.seq
+        assert "dead" in await store.due(9)  # its lease ended while there was no store
         # The restored store has the tokens of the backup: a lease of that time is one again.
         await store.renew(lease)
         with pytest.raises(Conflict, match="run bare is at event 3, not 5"):

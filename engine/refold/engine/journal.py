@@ -127,8 +127,8 @@ class Journal:
     """Appends facts with their decisions, and keeps the events that the present prompt needs.
 
     `contents` has the events of the window and of the open batch, by number; `conversation` makes requests of
-    them. `base` is where a fork without events of its own continues from: a run and an event number. `head` is
-    the last event that was read or written.
+    them. `base` is where a fork without events of its own continues from: a run and an event number. `head`
+    is the last event that was read or written.
     """
 
     def __init__(self, store: Store, run: str, tenure: Tenure) -> None:
