@@ -207,7 +207,7 @@ def stand_still(
             time.sleep(before)
             pair.standby.suspend()
             # What it had flushed before may still be on its way to a client.
-            stopped = time.monotonic() + 0.5
+            stopped = time.monotonic() + min(2.0, seconds / 2)
             time.sleep(seconds)
             ((count,),) = pair.primary.execute(SESSIONS)
             assert isinstance(count, int)
