@@ -1,16 +1,18 @@
 """Workers take runs that want an engine, and parents whose child runs have ended."""
 
+from collections.abc import AsyncIterator, Collection, Sequence
+
 import anyio
 import pytest
 
 from refold.engine import Agent, ScriptedModel, Worker, call, say, unattended
 from refold.engine.models.script import Line
-from refold.engine.worker import Failed, News, PutDown, TakenUp
+from refold.engine.worker import WITHOUT_STORE, Failed, News, PutDown, TakenUp
 from refold.reducers.machine import AgentState
 from refold.reducers.vocabulary import ToolError
 from refold.replay import events
 from refold.store import MemoryStore
-from refold.store.protocol import Lease, Store, StoreUnavailable
+from refold.store.protocol import Head, Lease, Snapshot, Store, StoreUnavailable
 from support import virtual
 from support.workers import ASK, Plain, World, sound, state_of
 
@@ -211,5 +213,61 @@ def test_when_a_child_run_was_answered_elsewhere_its_parent_is_taken_up() -> Non
         await Worker(store, boss_of(store, world)).run(until_idle=True)
         assert [AgentState.COMPLETED] * 2 == [await state_of(store, run) for run in (child, "r")]
         assert [child] == world.done
+
+    virtual.in_no_time(main)
+
+
+class Away(MemoryStore):
+    """Not available for a while: so many calls of each kind fail."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__(now=anyio.current_time)
+        self.left = {"take_due": failures, "runs": failures, "snapshot": failures}
+
+    def fail(self, what: str) -> None:
+        if self.left[what] > 0:
+            self.left[what] -= 1
+            raise StoreUnavailable("db", "the server cannot be reached")
+
+    async def take_due(
+        self, most: int, *, holder: str, seconds: float = 30.0, skip: Collection[str] = ()
+    ) -> Sequence[Lease]:
+        self.fail("take_due")
+        return await super().take_due(most, holder=holder, seconds=seconds, skip=skip)
+
+    def runs(self, prefix: str = "") -> AsyncIterator[Sequence[tuple[str, Head]]]:
+        self.fail("runs")
+        return super().runs(prefix)
+
+    async def snapshot(self, run: str, version: str) -> Snapshot | None:
+        self.fail("snapshot")
+        return await super().snapshot(run, version)
+
+
+def test_a_worker_goes_on_while_its_store_is_away() -> None:
+    """It reports each failure, and drives the run when the store is back, not a minute later."""
+
+    async def main() -> None:
+        store, world, news = Away(2), World(), list[News]()
+        await world.agent(store).start("Do it.", run_id="r").detach()
+        begun = anyio.current_time()
+        with anyio.move_on_after(40):
+            await Worker(store, world.agent(store), tell=news.append).run()
+        assert await state_of(store, "r") is AgentState.COMPLETED
+        assert ["", "", "r", "r"] == [each.run for each in news if isinstance(each, Failed)]
+        assert [5.0, 5.0] == [each.again for each in news if isinstance(each, Failed) and each.run]
+        assert anyio.current_time() - begun <= 40
+
+    virtual.in_no_time(main)
+
+
+def test_a_worker_whose_store_stays_away_ends() -> None:
+    """Its supervisor is to notice."""
+
+    async def main() -> None:
+        store, begun = Away(10**6), anyio.current_time()
+        with pytest.raises(StoreUnavailable):
+            await Worker(store, World().agent(store)).run()
+        assert WITHOUT_STORE < anyio.current_time() - begun < WITHOUT_STORE + 10
 
     virtual.in_no_time(main)

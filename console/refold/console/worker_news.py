@@ -8,7 +8,7 @@ import msgspec
 
 from refold.console.descriptions import standing_of
 from refold.console.screen import OutputClosed, Screen
-from refold.engine.worker import PASSED_BY, Failed, HandedOver, News, PutDown, Skipped, TakenUp
+from refold.engine.worker import Failed, HandedOver, News, PutDown, Skipped, TakenUp
 from refold.reducers.vocabulary import nano
 from refold.replay import figures
 
@@ -70,8 +70,8 @@ def _line(news: News, at: int) -> NewsLine:
             return NewsLine(type="handed_over", at=at, run=run, events=events, calls=calls)
         case Failed(run=run, problem=problem, lost=True):
             return NewsLine(type="lost", at=at, run=run, problem=problem)
-        case Failed(run=run, problem=problem):
-            return NewsLine(type="failed", at=at, run=run, problem=problem, again=PASSED_BY if run else 0.0)
+        case Failed(run=run, problem=problem, again=again):
+            return NewsLine(type="failed", at=at, run=run, problem=problem, again=again)
         case Skipped(run=run, problem=problem):
             return NewsLine(type="skipped", at=at, run=run, problem=problem)
 

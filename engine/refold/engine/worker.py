@@ -45,6 +45,9 @@ DRAIN_SECONDS = 30.0
 """Seconds in which steps in progress may end before a worker stops."""
 
 
+AWAY = 5.0
+"""Seconds for which a run is skipped whose store was not available."""
+
 WITHOUT_STORE = 300.0
 """Seconds for which a worker goes on searching while its store fails, as while a server is replaced."""
 
@@ -64,11 +67,15 @@ class PutDown(msgspec.Struct, frozen=True, tag="put_down"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The run could not be driven, or its engine stopped. `lost`: another engine has it now."""
+    """The run could not be driven, or its engine stopped. `lost`: another engine has it now.
+
+    This worker leaves the run to others for `again` seconds. If `run` is "", the search for runs failed.
+    """
 
     run: str
     problem: str
     lost: bool = False
+    again: float = 0.0
 
 
 class HandedOver(msgspec.Struct, frozen=True, tag="handed_over"):
@@ -186,6 +193,15 @@ class Worker:
         claim is checked once in a worker's life.
         """
         try:
+            while not await self._search_once(store):  # noqa: ASYNC110
+                await anyio.sleep(AWAY)  # nothing tells when the store is back
+        finally:
+            self._searched = True
+            self._free.set()
+
+    async def _search_once(self, store: Store) -> bool:
+        """Return whether the search came to its end; False if the store was not available."""
+        try:
             async for chunk in store.runs():
                 for run, head in chunk:
                     with suppress(Damaged, Inconclusive, UnknownRun):  # no worker could drive the run
@@ -193,9 +209,9 @@ class Worker:
                             await store.wake(run)
         except Damaged as error:  # a run that cannot be listed
             self._tell(Failed("", str(error)))
-        finally:
-            self._searched = True
-            self._free.set()
+        except StoreUnavailable:
+            return False  # reported by the search for due runs, which goes on as well
+        return True
 
     async def _is_lost(self, store: Store, run: str, seq: int) -> bool:
         if await store.claim(run) is not None:
@@ -257,8 +273,9 @@ class Worker:
         except NewerLog as error:
             self._skip(run, error)
         except Exception as error:  # an error in one run must not stop the others
-            self._tell(Failed(run, str(error) or type(error).__name__))
-            self._passed_by[run] = anyio.current_time() + PASSED_BY
+            again = AWAY if isinstance(error, StoreUnavailable) else PASSED_BY
+            self._tell(Failed(run, str(error) or type(error).__name__, again=again))
+            self._passed_by[run] = anyio.current_time() + again
         finally:
             self._driving.discard(run)
             self._taken.discard(run)

@@ -199,12 +199,13 @@ class Link:
 
         Only for functions that may be run twice. Raises `StoreUnavailable` and `DamagedStore`.
         """
-        pauses = Pauses(self.patience if self._was_open else min(self.patience, OPENING))
+        begun, pauses = time.monotonic(), Pauses(self.patience)
         while True:
             try:
                 return function(self, *args, **kwargs)
             except Lost as error:
-                if not pauses.sleep():
+                wrong = not (self._was_open or _is_starting(error))
+                if (wrong and time.monotonic() - begun >= OPENING) or not pauses.sleep():
                     raise unreachable(self.shown, error) from error
             except psycopg.Error as error:
                 raise translate(self.shown, error) from error
@@ -317,6 +318,18 @@ def _is_final(error: psycopg.Error) -> bool:
         "no password supplied",
     )
     return any(each in str(error) for each in final)
+
+
+def _is_starting(error: Lost) -> bool:
+    """Return whether a server is there, and will probably be usable soon."""
+    soon = (
+        "starting up",
+        "not yet accepting connections",
+        "recovery mode",
+        "shutting down",
+        "session is read-only",
+    )
+    return any(each in str(error) for each in soon)
 
 
 def _brief(error: BaseException) -> str:
