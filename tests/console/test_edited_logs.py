@@ -91,6 +91,7 @@ READ_NONE: Mapping[str, str] = {
     "worker": "drives runs that want an engine; what keeps it from one it tells as of any run, and tries again",
     "graph": "prints a table",
     "seal": "signs heads: no event is read",
+    "doctor": "reads heads of logs, and no event",
     "keygen": "makes a key",
     "unpack": "reads a bundle, which is checked as it is read",
     "import": "reads files; a run that is there is compared with what its file gives",
