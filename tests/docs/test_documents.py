@@ -52,7 +52,7 @@ NOT_RUN = {
     "docs/how-to/ask-a-person-first.md": 1,  # a model, to go on after an answer typed in a shell
     "docs/how-to/ask-with-sql.md": 1,  # `pip install`
     "docs/how-to/audit-on-a-cluster.md": 1,  # a cluster
-    "docs/how-to/many-machines.md": 2,  # `pip install`, `createdb`; a key
+    "docs/how-to/many-machines.md": 3,  # `pip install`, `createdb`; a second store; a key
     "docs/how-to/make-a-test-of-a-run.md": 1,  # what another refold would print
     "docs/how-to/prove-a-log-was-not-edited.md": 1,  # a crontab
     "docs/how-to/read-a-log-with-sqlite3.md": 1,  # the sqlite3 shell; the queries run

@@ -27,7 +27,8 @@ async def login(postgres: str) -> AsyncGenerator[As]:
         await append(store, "r", [record(number, content=b'"said"') for number in range(3)])
     parsed = parse_address(postgres)
     names = ("auditor", "worker", "sealer", "eraser")
-    text = "\n".join(line.partition("--")[0] for line in ROLES.read_text(encoding="utf-8").splitlines())
+    lines = ROLES.read_text(encoding="utf-8").splitlines()
+    text = "\n".join(line.partition("--")[0] for line in lines if not line.startswith("\\"))
     text = text.replace("refold_", f"{parsed.schema}_").replace("refold", parsed.schema)
     execute(postgres, *(part for part in text.split(";") if part.strip()))
     for name in names:

@@ -14,6 +14,7 @@ from refold.reducers.rules.order import RULES
 from refold.replay import figures
 from refold.store.protocol import Store
 
+STALLED = "WAIT: synchronous_standby_names is set, and no synchronous standby is connected"
 SKEW = 1.0
 """Seconds by which the clocks of this machine and of the server may differ without a warning."""
 
@@ -33,6 +34,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     power_cut: bool | None
     loss: bool | None
     refuses_edits: bool | None
+    stalled: bool
     settings: dict[str, str]
     gaps: tuple[str, ...]
     skew: float | None
@@ -57,7 +59,7 @@ async def doctor_command(
     async with locations.reading(place) as store:
         found = await _diagnose(store, place, deep=deep)
     screen.result(found, lambda: _tell(screen, found))
-    codes = [_code(found.power_cut), _code(found.refuses_edits)]
+    codes = [_code(found.power_cut), _code(found.refuses_edits), int(found.stalled)]
     return worst([*codes, Damaged.exit_code if found.damage else 0])
 
 
@@ -80,6 +82,7 @@ async def _diagnose(store: Store, place: StorePlace, *, deep: bool) -> Diagnosis
         power_cut=durability.power_cut,
         loss=durability.loss,
         refuses_edits=durability.refuses_edits,
+        stalled=durability.stalled,
         settings=dict(durability.settings),
         gaps=durability.gaps,
         skew=None if durability.clock is None else round(durability.clock - middle, 3),
@@ -101,6 +104,7 @@ def _tell(screen: Screen, found: Diagnosis) -> None:
         {
             "has": f"{figures.quantity(found.runs, 'run')}, {figures.quantity(found.events, 'event')}",
             "settings": ", ".join(f"{name} {value}" for name, value in found.settings.items()) or None,
+            "writes": STALLED if found.stalled else None,
             "power cut": _answer(found.power_cut, "an append that returned survives it"),
             "lost disk": _answer(found.loss, "an append that returned survives it, on a standby"),
             "clock": _describe_skew(found.skew),

@@ -147,9 +147,11 @@ async def unpack_command(
     screen: Screen,
     bundle: Annotated[Path, argument("A bundle, as `refold pack` writes it.")],
     *,
-    file: Annotated[Path, new_file("The new store's file; it must not exist.")],
+    file: Annotated[
+        str, new_file("The new store: a file that does not exist, or postgresql://HOST/DATABASE.")
+    ],
 ) -> int:
-    """Create a store from a bundle's runs, to show, audit and replay them.
+    """Create a store from a bundle's runs, to show, audit and replay them, or add them to a database.
 
     Example: refold unpack incident.zip --out incident.db
     """

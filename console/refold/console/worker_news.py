@@ -78,7 +78,7 @@ def _line(news: News, at: int) -> NewsLine:
 
 def _words(line: NewsLine) -> str:
     if not line.run:
-        return f"the search for runs failed: {line.problem}"
+        return f"the store is not available, and the search for runs goes on: {line.problem}"
     return f"run {line.run}  {_what_happened(line)}"
 
 
@@ -94,6 +94,6 @@ def _what_happened(line: NewsLine) -> str:
         case "failed":
             return f"failed, retried in {figures.seconds(nano(line.again))}: {line.problem}"
         case "lost":
-            return f"lost to another engine: {line.problem}"
+            return f"taken away: {line.problem}"
         case "skipped":
             return f"skipped, left to other workers: {line.problem}"

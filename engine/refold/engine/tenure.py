@@ -117,7 +117,7 @@ class LeaseLapsed(ExternalFailure):
     def __str__(self) -> str:
         return (
             f"run {self.run}: its lease could not be renewed for {self.seconds:g} s, so another engine may have it; "
-            "this engine stopped. Resume the run when the store is available again"
+            "this engine stopped. A worker or `refold resume` continues the run when the store is available again"
         )
 
 

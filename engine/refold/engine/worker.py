@@ -267,7 +267,9 @@ class Worker:
         try:
             async with Tenure(store, run, self._lease, grant=grant) as tenure:
                 await self._drive_run(store, run, tenure)
-        except (Held, LeaseLost, LeaseLapsed, Overtaken) as error:
+        except LeaseLapsed as error:  # no engine may have it: it is due when the lease ends in the store, too
+            self._tell(Failed(run, str(error), again=AWAY))
+        except (Held, LeaseLost, Overtaken) as error:
             if run in self._taken:  # otherwise another engine was faster
                 self._tell(Failed(run, str(error), lost=True))
         except NewerLog as error:

@@ -146,7 +146,7 @@ class LeaseLost(StoreError):
 
     def __str__(self) -> str:
         now = f"its token is {self.current} now" if self.current else "it was never leased"
-        return f"run {self.run}: lease lost: token {self.token} is not valid ({now}): another engine took the run over; stop this one"
+        return f"run {self.run}: lease lost: token {self.token} is not valid ({now}): another engine took the run over, or an operator cancelled it; stop this one"
 
 
 class Held(StoreError):

@@ -90,7 +90,7 @@ def _convert(
     primary = code & 0xFF if code is not None else None  # the upper bits are detail
     detail = f" (SQLite: {error}; {name})"
     if primary == sqlite3.SQLITE_NOTADB:
-        return NotAStore(path, f"is not an SQLite database{detail}")
+        return NotAStore(path, f"is not an SQLite database (a bundle is named bundle:PATH){detail}")
     if primary in _DAMAGED:
         return DamagedStore(path, _DAMAGED[primary] + detail)
     problem = _UNAVAILABLE.get(primary, "SQLite failed") if primary is not None else "SQLite failed"

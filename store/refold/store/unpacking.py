@@ -1,5 +1,6 @@
 """Unpacking a bundle into a store."""
 
+from os import PathLike
 from pathlib import Path
 
 import msgspec
@@ -7,32 +8,54 @@ import msgspec
 from refold.reducers.errors import WrongUse
 from refold.store.bundles import DamagedBundle, batches, open_bundle
 from refold.store.files import write_atomically
-from refold.store.opening import open_store
+from refold.store.opening import SQLITE, open_store, store_address
 from refold.store.protocol import Store
 from refold.store.verify_bundle import Bundle, PackedRun
 
 
 class Unpacked(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of `unpack`: the path of the store, and the number of runs and events."""
+    """Result of `unpack`: the address of the store without passwords, and the number of runs and events."""
 
     path: str
     runs: int
     events: int
 
 
-async def unpack(path: Path, target: Path) -> Unpacked:
-    """Create a store at `target` with a bundle's runs; events and hashes are unchanged. A failure leaves no
-    file.
+async def unpack(path: Path, target: str | PathLike[str]) -> Unpacked:
+    """Write a bundle's runs to the store at the address `target`; events and hashes are unchanged.
 
-    The seal is not copied: it covers a log of heads that the bundle does not contain. Raises as `reading`,
-    and `WrongUse` if `target` exists.
+    A file is created, and a failure leaves none. Runs are added to a database after the whole bundle was
+    checked; if it fails while they are written, the error is raised and the runs before it stay.
+
+    The seal is not copied: it covers a log of heads that the bundle does not contain. Raises as
+    `open_bundle`, and `WrongUse` if the file exists, or the database has one of the runs.
     """
-    with write_atomically(target) as partial, open_bundle(path) as bundle:
-        async with await open_store(partial) as store:
+    address = store_address(target)
+    if address.scheme == SQLITE:
+        with write_atomically(Path(address.path)) as partial:
+            runs, events = await _write(path, partial)
+    else:
+        with open_bundle(path) as bundle:
+            names = [run.id for run in bundle.runs]
+            for run in bundle.runs:
+                for _ in batches(bundle.lines(run)):
+                    pass
+            bundle.check_rest()
+        async with await open_store(target) as store:
+            for name in names:
+                if (await store.head(name)).seq:
+                    raise WrongUse(f"{address.shown}: has a run {name!r} already; nothing was written")
+        runs, events = await _write(path, target)
+    return Unpacked(path=address.shown, runs=runs, events=events)
+
+
+async def _write(path: Path, target: str | PathLike[str]) -> tuple[int, int]:
+    with open_bundle(path) as bundle:
+        async with await open_store(target) as store:
             for run in bundle.runs:
                 await _unpack_run(store, bundle, run, path)
             bundle.check_rest()
-    return Unpacked(path=str(target), runs=len(bundle.runs), events=bundle.events)
+        return len(bundle.runs), bundle.events
 
 
 async def _unpack_run(store: Store, bundle: Bundle, run: PackedRun, path: Path) -> None:

@@ -36,6 +36,8 @@ def parse_address(text: str) -> PostgresAddress:
         settings = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError as error:
         raise WrongUse(f"store {shown!r}: is not a URL: {error}") from error
+    if parts.netloc.count("@") > 1:  # libpq takes what follows the first for the host, and quotes it
+        raise WrongUse(f"store {shown!r}: the user or password has a @: write %40")
     if _NOT_ENCODED.search(parts.netloc):  # libpq's message would quote the password
         raise WrongUse(f"store {shown!r}: the user, password or host has a space or %: write %20 or %25")
     schemas = [value for name, value in settings if name == "schema"]

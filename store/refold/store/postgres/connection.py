@@ -37,6 +37,15 @@ OPENING = 3.0
 _NOTICED = 2000  # milliseconds after which the server notices that a client is gone
 _PAUSES = (0.05, 2.0)  # seconds before the second attempt, and at most
 
+STANDBY = (
+    "the server is a standby, which accepts no writes: name the primary, or all servers with "
+    "target_session_attrs=read-write"
+)
+SILENT = (
+    "the server does not respond. If it waits for a synchronous standby, `refold doctor` names that: start the "
+    "standby, or change synchronous_standby_names"
+)
+
 SqlRow = tuple[Any, ...]
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,7 +67,7 @@ _PROBLEMS: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.DiskFull, "the server's disk is full: free some space, then retry"),
     (
         errors.InsufficientPrivilege,
-        "this role lacks a privilege: see GRANT in `many machines`, or use another role",
+        "this role lacks a privilege: grant it the role for its work, as in examples/deploy/roles.sql",
     ),
     (
         errors.TooManyConnections,
@@ -165,6 +174,9 @@ class Link:
                 if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                     raise Lost(_brief(error)) from error  # the whole transaction is run again
                 continue
+            except errors.ReadOnlySqlTransaction as error:
+                self.drop()  # after a failover, the next attempt may find the new primary
+                raise Lost(STANDBY) from error
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 if not _is_lost(connection, error):
                     raise
@@ -334,4 +346,9 @@ def _is_starting(error: Lost) -> bool:
 
 def _brief(error: BaseException) -> str:
     """Return an error's message in one line. libpq never puts the password into one."""
+    if "wait timeout expired" in str(error):  # our own limit
+        return SILENT
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    if primary:
+        return primary
     return "; ".join(line.strip() for line in str(error).splitlines() if line.strip())

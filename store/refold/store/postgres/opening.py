@@ -74,16 +74,17 @@ def durability(link: Link) -> Durability:
     settings += [("data_checksums", found["data_checksums"])]
     settings += [("standbys", ", ".join(f"{name} ({state})" for name, state in standbys))] if standbys else []
     flushed = found["fsync"] == "on" and found["synchronous_commit"] != "off"
-    copied = bool(found["synchronous_standby_names"]) and found["synchronous_commit"] in (
-        "on",
-        "remote_apply",
-    )
+    waits = bool(found["synchronous_standby_names"]) and found["synchronous_commit"] not in ("off", "local")
+    copied = waits and found["synchronous_commit"] in ("on", "remote_apply")
+    # An unprivileged role sees the connected standbys without their state.
+    stalled = waits and not any(state in ("sync", "quorum", "unknown") for _, state in standbys)
     ((now,),) = link.execute(schema.TIME)
     trigger = trigger_problem(link)
     return Durability(
         power_cut=flushed,
         loss=flushed and copied,
         refuses_edits=not trigger,
+        stalled=stalled,
         gaps=tuple(_gaps(found, copied=copied, trigger=trigger)),
         settings=tuple(settings),
         clock=now / 1000,
