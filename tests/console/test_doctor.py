@@ -131,3 +131,19 @@ def test_a_bundle(refold: Refold, store: Path, tmp_path: Path) -> None:
         found[name] for name in ("runs", "events", "power_cut", "refuses_edits", "damage")
     )
     assert [] == found["gaps"]
+
+
+def test_a_server_that_waits_for_a_standby(refold: Refold, safe: PostgresServer) -> None:
+    """No append returns while no synchronous standby is connected: that is named, and is not well."""
+    address = new_schema(safe.address)
+    record(address, [say("Done.")], run_id="r1")  # type: ignore[arg-type]
+    safe.execute("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
+    try:
+        for _ in range(100):  # sessions read the new settings within a moment
+            if safe.execute("SHOW synchronous_standby_names") == [("*",)]:
+                break
+        found = diagnosis(refold, address, code=1)
+        assert found["stalled"]
+        assert "writes     WAIT: synchronous_standby_names is set" in refold("doctor", "--store", address).out
+    finally:
+        safe.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
