@@ -109,7 +109,7 @@ def test_the_backup_is_a_store(refold: Refold, restored: Restored) -> None:
         "4 log heads of these runs compared" in ran.out,
     )
     assert 0 == refold("audit", "--all", "--store", restored.new).code
-    assert "damage     none found" in refold("doctor", "--deep", "--store", restored.new).out
+    assert "damage     no hidden rows found" in refold("doctor", "--deep", "--store", restored.new).out
 
 
 def test_a_later_line_shows_the_loss(refold: Refold, restored: Restored) -> None:

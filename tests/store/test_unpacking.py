@@ -52,12 +52,17 @@ async def test_a_run_that_is_there_already(packed: Path, postgres: str) -> None:
 
 async def test_a_damaged_bundle_adds_nothing(packed: Path, postgres: str) -> None:
     """The whole bundle is checked before the first event is written."""
-    data = bytearray(packed.read_bytes())
-    data[len(data) // 2] ^= 1
-    packed.write_bytes(data)
+    damage(packed)
     async with await open_store(postgres):
         pass
     with pytest.raises(DamagedBundle):
         await unpack(packed, postgres)
     async with await open_store(postgres, readonly=True) as store:
         assert [] == [page async for page in store.runs()]
+
+
+def damage(path: Path) -> None:
+    """Flip a bit in the middle of a file."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)

@@ -109,7 +109,7 @@ def _tell(screen: Screen, found: Diagnosis) -> None:
             "lost disk": _answer(found.loss, "an append that returned survives it, on a standby"),
             "clock": _describe_skew(found.skew),
             "edits": _answer(found.refuses_edits, "the store refuses them", "NOT refused"),
-            "damage": None if found.damage is None else found.damage or "none found",
+            "damage": None if found.damage is None else found.damage or "no hidden rows found",
             "unproved": found.gaps,
         }
     )

@@ -18,8 +18,8 @@ from refold.store.chain import START, links
 from refold.store.chain import Link as EventRow
 from refold.store.postgres import reads, schema
 from refold.store.postgres.claims import RunRow, read_rows
-from refold.store.postgres.connection import Link, Lost, Pauses, translate, unreachable, unsettled
-from refold.store.protocol import Head, Lease, Record, StoreUnavailable
+from refold.store.postgres.connection import Link, Lost, Pauses, SqlRow, translate, unreachable, unsettled
+from refold.store.protocol import DamagedStore, Head, Lease, Record, StoreUnavailable
 
 Outcome = Head | BaseException
 """The head after an append, or the error that the append raises."""
@@ -154,15 +154,25 @@ class Appender:
             for append in sent.values():
                 append.unsure = True
             raise
-        matched = {number for (number,) in found}
+        matched = {number for number, *_ in found}
+        self._check_written(sent, found)
         for number, append in sent.items():
             place = self._places.pop(append.run)
-            if number in matched:
+            if number in matched and append.outcome is None:
                 assert append.target is not None
                 append.outcome = append.target
                 if not append.release:
                     place.head = append.target
                     self._places[append.run] = place
+
+    def _check_written(self, sent: dict[int, Append], found: Sequence[SqlRow]) -> None:
+        """Raise `DamagedStore` if the tables took other rows than were sent, as by a trigger."""
+        wanted = {(number, sent[number].target) for number, *_ in found}
+        made = {(number, Head(seq=seq, hash=hashed)) for number, seq, hashed, _ in found}
+        count = sum(len(sent[number].records) for number, *_ in found)
+        if wanted != made or any(added != count for *_, added in found):
+            for number, *_ in found:
+                sent[number].outcome = changed_rows(self._link.shown)
 
     def _look_up(self, group: Sequence[Append]) -> set[str]:
         """Read the rows of runs that are not known, and return which. Settles appends that an earlier attempt
@@ -206,6 +216,13 @@ class Appender:
         else:
             self._places.pop(append.run, None)
         return None
+
+
+def changed_rows(shown: str) -> DamagedStore:
+    """Return the error for tables that drop or change written rows."""
+    return DamagedStore(
+        shown, "its tables drop or change written rows without an error: the schema was changed"
+    )
 
 
 def _confirm(link: Link, runs: Sequence[str]) -> dict[str, RunRow]:

@@ -1,5 +1,6 @@
 """Rare changes: erasures, seals and snapshots. Functions that run in the writing thread."""
 
+import time
 from collections.abc import Collection, Sequence
 
 import msgspec
@@ -8,10 +9,13 @@ from refold.store.base import check_sealed, refusal
 from refold.store.chain import links
 from refold.store.checks import check_erase, inherited_error
 from refold.store.postgres import reads, schema
-from refold.store.postgres.appends import Place, append_row, event_row
+from refold.store.postgres.appends import Place, append_row, changed_rows, event_row
 from refold.store.postgres.claims import read_rows
 from refold.store.postgres.connection import Link
 from refold.store.protocol import Head, Lease, LeaseLost, Record, Seal, SealedHead, Snapshot
+
+CUT_EVERY = 10.0
+"""Seconds between two searches for claims that a clock which was set back keeps from being due."""
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -31,7 +35,9 @@ def erase(link: Link, run: str, expected_seq: int, lease: Lease, seqs: Sequence[
         (event,) = links(run, row.head, [notice])
         target = Head(seq=event[0], hash=event[3])
         moved = append_row(Place(row, run), target, release=False)
-        link.execute(schema.APPEND, [_json([moved]), _json([event_row(row.number, event)])])
+        written = link.execute(schema.APPEND, [_json([moved]), _json([event_row(row.number, event)])])
+        if written != [(row.number, target.seq, target.hash, 1)]:
+            raise changed_rows(link.shown)
     return target
 
 
@@ -56,6 +62,9 @@ def add_seal(link: Link, heads: Sequence[SealedHead], seal: Seal) -> None:
 
 def take_due(link: Link, most: int, holder: str, length: int, skip: Collection[str]) -> list[Lease]:
     """See `Store.take_due`."""
+    if time.monotonic() - link.cut_at >= CUT_EVERY:
+        link.cut_at = time.monotonic()
+        reads.cut_claims(link)
     found = link.execute(schema.TAKE_DUE, [_json(sorted(skip)), most, holder, length, length])
     return [Lease(run=name.decode(), token=token) for name, token in found]
 

@@ -36,10 +36,14 @@ class RunRow:
     @classmethod
     def read(cls, shown: str, row: SqlRow) -> "RunRow":
         """Convert a row of `schema.RUNS_NOW`. Raises `DamagedStore`."""
-        name, number, token, seq, hashed, holder, until, left, length, woken, epoch, now = row
+        name, number, token, seq, hashed, holder, until, left, length, woken, epoch, now, sound = row
         run = rows.run_id(name)
         if run is None or len(hashed) != 32 or seq < 0 or token < 0:
             raise DamagedStore(shown, f"run number {number}: its id, token or head is not valid")
+        if not sound:
+            raise DamagedStore(
+                shown, f"run {run}: its row ends at event {seq}, which is missing or has another hash"
+            )
         return cls(shown, run, (number, token, seq, hashed, holder, until, left, length, woken, epoch), now)
 
     @classmethod
@@ -118,4 +122,8 @@ class RunRow:
 def read_rows(shown: str, found: Sequence[SqlRow]) -> dict[str, RunRow]:
     """Convert rows of `schema.RUNS_NOW` by run. Raises `DamagedStore`."""
     every = [RunRow.read(shown, row) for row in found]
-    return {row.run: row for row in every}
+    by_run = {row.run: row for row in every}
+    if len(by_run) < len(every):
+        twice = next(row.run for row in every if by_run[row.run] is not row)
+        raise DamagedStore(shown, f"run {twice} has several rows: one of its logs would be hidden")
+    return by_run

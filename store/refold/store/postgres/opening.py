@@ -36,8 +36,10 @@ def check_shape(link: Link, *, to_read: bool) -> None:
     With `to_read`, triggers are ignored: a reader must still be able to examine a store that was edited
     after a trigger was removed.
     """
-    found = {_text(name): _text(columns) for name, columns in _for_schema(link, schema.FOUND_COLUMNS)}
-    if found.get("meta") != schema.COLUMNS["meta"] or len(found) < 2:
+    described = _for_schema(link, schema.FOUND_COLUMNS)
+    found = {_text(name): _text(columns) for name, columns, _ in described}
+    keys = {_text(name): _text(columns) for name, columns in _for_schema(link, schema.FOUND_KEYS)}
+    if "meta" not in found or len(found) < 2:
         problem = f"its schema {link.address.schema!r} is not refold's: name another with ?schema=NAME"
         raise NotAStore(link.shown, problem)
     versions = [version for (version,) in link.execute(schema.META)]
@@ -48,20 +50,31 @@ def check_shape(link: Link, *, to_read: bool) -> None:
             )
             raise NotAStore(link.shown, problem)
         raise DamagedStore(link.shown, f"table 'meta' has {versions}, expected [{schema.VERSION}]")
+    plain = {_text(name) for name, _, plain in described if plain}
     for table, columns in schema.COLUMNS.items():
-        if found.get(table) != columns:
+        if found.get(table) != columns or keys.get(table) != schema.KEYS.get(table) or table not in plain:
             raise DamagedStore(link.shown, f"table {table!r} differs from a store's: the schema was changed")
     if not to_read and (problem := trigger_problem(link)):
         raise DamagedStore(link.shown, problem)
 
 
 def trigger_problem(link: Link) -> str:
-    """Return which trigger that forbids changes is missing, disabled or different; "" for none."""
-    found = {_text(name): _text(source) for name, source in _for_schema(link, schema.FOUND_TRIGGERS)}
+    """Return which of the triggers that forbid changes differs from those of a store; "" for none."""
+    found = dict[str, tuple[str, str]]()
+    for definition, source, enabled in _for_schema(link, schema.FOUND_TRIGGERS):
+        found[_text(definition).replace('"', "")] = _text(source), _text(enabled)
     for trigger in schema.TRIGGERS:
-        name, function = trigger.split()
-        if found.get(trigger) != schema.FUNCTIONS[function]:
+        definition = trigger.replace("{s}", link.address.schema)
+        function = definition.split(".")[-1].removesuffix("()")
+        source, enabled = found.pop(definition, ("", ""))
+        if source != schema.FUNCTIONS[function] or enabled not in ("O", "A"):
+            name = trigger.split()[2]
             return f"trigger {name!r}, which forbids changes of the log, is missing, disabled or different"
+    for definition in found:
+        return f"trigger {definition.split()[2]!r} is not a store's, and may change what is written"
+    ((role,),) = link.execute(schema.REPLICATION_ROLE)
+    if _text(role) == "replica":
+        return "session_replication_role is replica for this role or database, so no trigger fires"
     return ""
 
 
@@ -80,11 +93,12 @@ def durability(link: Link) -> Durability:
     stalled = waits and not any(state in ("sync", "quorum", "unknown") for _, state in standbys)
     ((now,),) = link.execute(schema.TIME)
     trigger = trigger_problem(link)
+    standby = found.get("in_hot_standby") == "on"  # the settings that count are the primary's
     return Durability(
-        power_cut=flushed,
-        loss=flushed and copied,
+        power_cut=None if standby else flushed,
+        loss=None if standby else flushed and copied,
         refuses_edits=not trigger,
-        stalled=stalled,
+        stalled=stalled and not standby,
         gaps=tuple(_gaps(found, copied=copied, trigger=trigger)),
         settings=tuple(settings),
         clock=now / 1000,
@@ -92,6 +106,10 @@ def durability(link: Link) -> Durability:
 
 
 def _gaps(found: dict[str, str], *, copied: bool, trigger: str) -> Iterator[str]:
+    if found.get("in_hot_standby") == "on":
+        yield "that this is the newest state: the server is a standby, which may be behind"
+        yield "what acknowledged events survive: a standby does not know the settings of its primary"
+        return
     if found["fsync"] != "on":
         yield "that acknowledged events survive a power cut: the server runs with fsync off"
     elif found["synchronous_commit"] == "off":
@@ -102,8 +120,6 @@ def _gaps(found: dict[str, str], *, copied: bool, trigger: str) -> Iterator[str]
         yield "that the server notices damaged pages: data checksums are off"
     if not copied:
         yield "that acknowledged events survive a failover: the server waits for no synchronous standby"
-    if found.get("in_hot_standby") == "on":
-        yield "that this is the newest state: the server is a standby, which may be behind"
     if trigger:
         yield f"that the server refuses edits: {trigger}"
 

@@ -143,13 +143,19 @@ def hashes_before(link: Link, run: str, events: Sequence[Stored]) -> dict[int, b
     return hashes
 
 
-def due(link: Link, most: int) -> list[str]:
+def due(link: Link, most: int, *, writes: bool) -> list[str]:
     """See `Store.due`."""
+    if writes:
+        cut_claims(link)
+    found = [rows.run_id(name) for (name,) in link.execute(schema.DUE, [most])]
+    return [run for run in found if run is not None]
+
+
+def cut_claims(link: Link) -> None:
+    """Cut claims that end later than their length from now: the server's clock was set back."""
     ((astray,),) = link.execute(schema.ANY_ASTRAY)
     if astray:
         link.execute(schema.CUT_CLAIMS)
-    found = [rows.run_id(name) for (name,) in link.execute(schema.DUE, [most])]
-    return [run for run in found if run is not None]
 
 
 def snapshot(link: Link, run: str, version: str) -> Snapshot | None:
@@ -243,7 +249,7 @@ def _json(value: object) -> str:
 def run_of(link: Link, row: SqlRow) -> str:
     """Return the id in a row of `runs_page`. Raises `DamagedStore`."""
     run = rows.run_id(row[1])
-    if run is None or len(row[3]) != 32:
+    if run is None or len(row[3]) != 32 or not row[4]:
         raise rows.damaged_run(link.shown, row[0])
     return run
 

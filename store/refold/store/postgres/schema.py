@@ -97,6 +97,15 @@ TABLES: tuple[str, ...] = (
         RAISE EXCEPTION 'event is never changed' USING ERRCODE = 'restrict_violation';
     END $$
     """,
+    # A head moves forward only, and with its hash.
+    """
+    CREATE FUNCTION {s}.allow_progress() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF NEW.seq > OLD.seq OR (NEW.seq = OLD.seq AND NEW.hash = OLD.hash) THEN RETURN NEW; END IF;
+        RAISE EXCEPTION 'a head never moves back' USING ERRCODE = 'restrict_violation';
+    END $$
+    """,
+    "CREATE TRIGGER run_head BEFORE UPDATE OF seq, hash ON {s}.run FOR EACH ROW EXECUTE FUNCTION {s}.allow_progress()",
     "CREATE TRIGGER event_erasure BEFORE UPDATE ON {s}.event FOR EACH ROW EXECUTE FUNCTION {s}.allow_erasure()",
     "CREATE TRIGGER run_id BEFORE UPDATE OF number, id ON {s}.run FOR EACH ROW EXECUTE FUNCTION {s}.refuse()",
     *(
@@ -113,25 +122,28 @@ TABLES: tuple[str, ...] = (
 )
 
 COLUMNS: dict[str, str] = {
-    "event": "run bigint, seq bigint, at bigint, kind text, hash bytea, content_digest bytea, salt bytea, "
-    "body text, content text",
-    "meta": "version integer",
-    "run": "number bigint, id text, token bigint, seq bigint, hash bytea, holder text, until bigint, length bigint, "
-    "woken boolean, epoch bigint",
-    "seal": "number bigint, size bigint, at bigint, root bytea, key bytea, signature bytea",
-    "sealed_head": "place bigint, run text, seq bigint, hash bytea",
-    "snapshot": "run bigint, seq bigint, hash bytea, version text, data bytea",
+    "event": "run bigint!, seq bigint!, at bigint!, kind text!, hash bytea!, content_digest bytea, salt bytea, "
+    "body text!, content text",
+    "meta": "version integer!",
+    "run": "number bigint!, id text!, token bigint!, seq bigint!, hash bytea!, holder text!, until bigint, "
+    "length bigint!, woken boolean!, epoch bigint!",
+    "seal": "number bigint!, size bigint!, at bigint!, root bytea!, key bytea!, signature bytea!",
+    "sealed_head": "place bigint!, run text!, seq bigint!, hash bytea!",
+    "snapshot": "run bigint!, seq bigint!, hash bytea!, version text!, data bytea!",
 }
-"""The columns of each table, in order."""
+"""The columns of each table, in order; `!` is NOT NULL."""
 
-TRIGGERS: tuple[str, ...] = tuple(
-    sorted(
-        f"{text.split()[2]} {text.split('.')[-1].removesuffix('()')}"
-        for text in TABLES
-        if "CREATE TRIGGER" in text
-    )
-)
-"""Name and function of each trigger."""
+KEYS: dict[str, str] = {
+    "event": "run, seq",
+    "run": "id; number",
+    "seal": "number",
+    "sealed_head": "place",
+    "snapshot": "run",
+}
+"""The columns of each table's unique keys, in order."""
+
+TRIGGERS: tuple[str, ...] = tuple(sorted(text for text in TABLES if text.startswith("CREATE TRIGGER")))
+"""The definitions of all triggers, as PostgreSQL prints them."""
 
 FUNCTIONS: dict[str, str] = {
     text.split("}.")[1].split("(")[0]: text.split("$$")[1] for text in TABLES if "CREATE FUNCTION" in text
@@ -139,31 +151,50 @@ FUNCTIONS: dict[str, str] = {
 """The source of each trigger's function, by name."""
 
 META = "SELECT version FROM {s}.meta"
-# Parameter: the schema's name.
+# Parameter of the next four: the schema's name. Each table with its columns, and what makes it another kind
+# of table: a view, a partition, rows of children, rules, hidden rows, or rows that a crash removes.
 FOUND_COLUMNS = """
-SELECT relname, string_agg(attname || ' ' || format_type(atttypid, NULL), ', ' ORDER BY attnum)
-FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid JOIN pg_namespace ON pg_namespace.oid = relnamespace
-WHERE nspname = %s AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped GROUP BY relname
+SELECT relname, string_agg(attname || ' ' || format_type(atttypid, NULL) || CASE WHEN attnotnull THEN '!' ELSE '' END,
+    ', ' ORDER BY attnum),
+    relkind = 'r' AND relpersistence = 'p' AND NOT relrowsecurity AND NOT relhasrules AND NOT EXISTS (
+        SELECT 1 FROM pg_catalog.pg_inherits WHERE pg_class.oid IN (inhparent, inhrelid))
+FROM pg_catalog.pg_attribute JOIN pg_catalog.pg_class ON pg_class.oid = attrelid
+JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace
+WHERE nspname = %s AND relkind IN ('r', 'p', 'v', 'm', 'f') AND relname <> 'log' AND attnum > 0 AND NOT attisdropped
+GROUP BY pg_class.oid, relname
 """
-# Triggers that fire, with the source text of their functions.
+FOUND_KEYS = """
+SELECT relname, string_agg(keys, '; ' ORDER BY keys) FROM (
+    SELECT indrelid, (SELECT string_agg(attname, ', ' ORDER BY place) FROM unnest(indkey) WITH ORDINALITY AS k(key, place)
+        JOIN pg_catalog.pg_attribute ON attrelid = indrelid AND attnum = key) AS keys
+    FROM pg_catalog.pg_index WHERE indisunique AND indisvalid AND indpred IS NULL AND indexprs IS NULL
+) AS unique_keys JOIN pg_catalog.pg_class ON pg_class.oid = indrelid
+JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = %s GROUP BY relname
+"""
 FOUND_TRIGGERS = """
-SELECT tgname || ' ' || proname, prosrc FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
-JOIN pg_namespace ON pg_namespace.oid = relnamespace JOIN pg_proc ON pg_proc.oid = tgfoid
-WHERE nspname = %s AND NOT tgisinternal AND tgenabled IN ('O', 'A')
+SELECT pg_get_triggerdef(pg_trigger.oid), prosrc, tgenabled FROM pg_catalog.pg_trigger
+JOIN pg_catalog.pg_class ON pg_class.oid = tgrelid JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace
+JOIN pg_catalog.pg_proc ON pg_proc.oid = tgfoid WHERE nspname = %s AND NOT tgisinternal
 """
+REPLICATION_ROLE = "SELECT current_setting('session_replication_role')"
 
 SETTINGS = """
-SELECT name, setting FROM pg_settings
+SELECT name, setting FROM pg_catalog.pg_settings
 WHERE name IN ('fsync', 'full_page_writes', 'server_encoding', 'synchronous_commit', 'synchronous_standby_names',
     'server_version', 'in_hot_standby', 'data_checksums')
 """
-STANDBYS = "SELECT application_name, sync_state FROM pg_stat_replication ORDER BY 1"
+STANDBYS = "SELECT application_name, sync_state FROM pg_catalog.pg_stat_replication ORDER BY 1"
 
 TIME = f"SELECT {_NOW}"
 
 # The state of runs, by a JSON array of ids: what `claims.RunRow` has.
+# Whether a head is the event of its number.
+_HEAD_HOLDS = (
+    "(run.seq = 0 OR run.hash IS NOT DISTINCT FROM "
+    "(SELECT event.hash FROM {s}.event WHERE event.run = run.number AND event.seq = run.seq))"
+)
 RUNS_NOW = f"""
-SELECT id, number, token, seq, hash, holder, until, until - {_NOW}, length, woken, epoch, {_NOW}
+SELECT id, number, token, seq, hash, holder, until, until - {_NOW}, length, woken, epoch, {_NOW}, {_HEAD_HOLDS}
 FROM {{s}}.run WHERE id IN (SELECT json_array_elements_text(%s::json))
 """  # noqa: S608
 
@@ -175,7 +206,8 @@ WITH locked AS (
     SELECT number FROM {{s}}.run WHERE id IN (SELECT json_array_elements_text(%s::json)) ORDER BY number FOR UPDATE
 )
 UPDATE {{s}}.run SET epoch = epoch + 1 FROM locked WHERE run.number = locked.number
-RETURNING id, run.number, token, seq, hash, holder, until, until - {_NOW}, length, woken, epoch, {_NOW}
+RETURNING id, run.number, token, seq, hash, holder, until, until - {_NOW}, length, woken, epoch, {_NOW},
+    {_HEAD_HOLDS}
 """  # noqa: S608
 
 # Parameters, as JSON: each run's number, token, epoch and head, its new head, and whether it is released; and
@@ -196,15 +228,17 @@ WITH new AS (
     UPDATE {s}.run SET seq = new.last, hash = decode(new.head, 'hex')<released> FROM new
     WHERE run.number = new.number AND run.token = new.token AND run.epoch = new.epoch AND run.seq = new.seq
     AND run.hash = decode(new.hash, 'hex')
-    RETURNING run.number
+    RETURNING run.number, run.seq, run.hash
 ), added AS (
     INSERT INTO {s}.event (run, seq, at, kind, hash, content_digest, salt, body, content)
-    SELECT run, seq, at, kind, decode(hash, 'hex'), decode(digest, 'hex'), decode(salt, 'hex'), body, content
+    SELECT e.run, e.seq, e.at, e.kind, decode(e.hash, 'hex'), decode(e.digest, 'hex'), decode(e.salt, 'hex'), e.body,
+        e.content
     FROM json_to_recordset(%s::json)
     AS e(run bigint, seq bigint, at bigint, kind text, hash text, digest text, salt text, body text, content text)
     JOIN moved ON moved.number = e.run
+    RETURNING 1
 )
-SELECT number FROM moved
+SELECT number, seq, hash, (SELECT count(*) FROM added) FROM moved
 """
 APPEND = _APPEND.replace("<released>", "")
 APPEND_AND_RELEASE = _APPEND.replace("<released>", _RELEASED)
@@ -254,7 +288,7 @@ WITH found AS (
 SELECT id, token FROM taken ORDER BY since, number
 """  # noqa: S608
 
-_EVENT = "seq, at, kind, hash, content_digest, salt, {body}, {content}"
+_EVENT = "seq, at, left(kind, 200), hash, content_digest, salt, {body}, {content}"
 # A value larger than the limit (a parameter) is not sent: null instead of the body is reported.
 _BOUNDED = _EVENT.format(
     body="CASE WHEN octet_length(body) <= {most} THEN body END",
@@ -296,10 +330,10 @@ FIRST = "SELECT seq, kind, body FROM {s}.event WHERE run = %s ORDER BY seq LIMIT
 DIGEST = "SELECT hash, content_digest FROM {s}.event WHERE run = %s AND seq = %s"
 ERASE = "UPDATE {s}.event SET content = NULL, salt = NULL WHERE run = %s AND seq = ANY(%s)"
 
-RUNS = """
-SELECT number, id, seq, hash FROM {s}.run
-WHERE number < %s AND seq > 0 AND starts_with(id, %s) ORDER BY number DESC LIMIT %s
-"""
+RUNS = f"""
+SELECT number, id, seq, hash, {_HEAD_HOLDS} FROM {{s}}.run
+WHERE number <= %s AND seq > 0 AND starts_with(id, %s) ORDER BY number DESC LIMIT %s
+"""  # noqa: S608
 
 SAVE_SNAPSHOT = """
 INSERT INTO {s}.snapshot SELECT run.number, event.seq, event.hash, %s, %s FROM {s}.run JOIN {s}.event
@@ -348,4 +382,7 @@ PROBLEMS: dict[str, str] = {
     "ORDER BY seq LIMIT 1) AS first WHERE first.seq <> 1 AND first.kind <> 'run_forked' LIMIT 1": (
         "run {0} begins with event {1}, and it is not a fork"
     ),
+    "SELECT run.id, run.seq FROM {s}.run JOIN {s}.event ON event.run = run.number AND event.seq = run.seq "
+    "WHERE run.hash <> event.hash LIMIT 1": "run {0}: its row has another hash than its last event, {1}",
+    "SELECT id, count(*) FROM {s}.run GROUP BY id HAVING count(*) > 1 LIMIT 1": "run {0} has {1} rows",
 }
