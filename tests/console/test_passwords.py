@@ -17,14 +17,33 @@ from support.postgres import execute
 @pytest.mark.parametrize(
     ("address", "code", "problem"),
     [
-        pytest.param(f"postgresql://ann:{SECRET}@h:port/d", 4, "the server cannot be reached", id="no port"),
+        pytest.param(f"postgresql://ann:{SECRET}@h:port/d", 2, "HOST[:PORT]", id="no port"),
         pytest.param(f"postgresql://ann:{SECRET}@h/d?nonsense=1", 2, "nonsense", id="an unknown setting"),
-        pytest.param(f"postgresql://ann:{SECRET}@h/d?schema=A-b", 2, "schema 'A-b'", id="a wrong schema"),
+        pytest.param(f"postgresql://ann:{SECRET}@h/d?schema=A-b", 2, "schema=A-b", id="a wrong schema"),
         pytest.param(f"postgresql://ann:{SECRET}%@h/d", 2, "write %20 or %25", id="a % that is not encoded"),
-        pytest.param(f"postgresql://ann:x/{SECRET}@h/d", 4, "postgresql://ann:***@h/d", id="a / that is not"),
+        pytest.param(f"postgresql://ann:{SECRET}%00@h/d", 2, "%00", id="a zero byte"),
+        pytest.param(f"postgresql://ann:x/{SECRET}@h/d", 2, "postgresql://ann:***@h/d", id="a / that is not"),
+        pytest.param(f"postgresql://ann:12345/{SECRET}@h/d", 2, "ann:***@h/d", id="after what may be a port"),
+        pytest.param(f"postgresql://ann:x?{SECRET}@h/d", 2, "ann:***@h/d", id="a ? that is not"),
+        pytest.param(f"postgresql://ann:{SECRET}#@h/d", 2, "write %23", id="a # that is not"),
+        pytest.param(f"postgresql://ann:x@{SECRET}@h/d", 2, "write %40", id="a @ that is not"),
+        pytest.param(
+            f"postgresql://ann:{SECRET}\u2100@h:1/d", 4, "ann:***@h:1/d", id="a letter that has a slash"
+        ),
         pytest.param(f"postgresql+psycopg://ann:{SECRET}@h/d", 2, "unknown scheme", id="a scheme of others"),
         pytest.param(f"postgresql:ann:{SECRET}@h/d", 2, "expected postgresql://", id="no slashes"),
-        pytest.param(f"postgresql://h:x/d?password={SECRET}", 4, "password=***", id="a setting"),
+        pytest.param(f" postgresql://ann:{SECRET}@h/d", 2, "looks like a PostgreSQL address", id="a space"),
+        pytest.param(f"'postgresql://ann:{SECRET}@h/d'", 2, "looks like a PostgreSQL address", id="quotes"),
+        pytest.param(
+            f"host=h password={SECRET}", 2, "looks like a PostgreSQL address", id="libpq's other form"
+        ),
+        pytest.param(f"postgresql://h:1/d?password={SECRET}", 4, "password=***", id="a setting"),
+        pytest.param(f"postgresql://h:1/d?password=a&{SECRET}", 2, "password=***&***", id="a setting with &"),
+        pytest.param(f"postgresql://h:1/d?password=a%23#{SECRET}", 2, "write %23", id="a setting with #"),
+        pytest.param(f"postgresql://h:1/d?passwd={SECRET}", 2, "passwd=***", id="a setting, mistyped"),
+        pytest.param(
+            f"postgresql://h:1/d?oauth_client_secret={SECRET}", 4, "oauth_client_secret=***", id="a secret"
+        ),
     ],
 )
 @pytest.mark.parametrize("words", [["ls"], ["--debug", "ls"]], ids=["brief", "debug"])
@@ -42,6 +61,20 @@ def test_wrong_addresses(
     monkeypatch.setenv("REFOLD_STORE", address)
     ran = refold(*words)
     assert (code, True, False) == (ran.code, problem in ran.err, SECRET in ran.out + ran.err), ran
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [f"postgresql://ann:{SECRET}@h/d", f" postgresql://ann:{SECRET}@h/d", f"postgres:/ann:{SECRET}@h/d"],
+)
+@pytest.mark.parametrize("command", ["verify", "audit"])
+def test_an_address_in_place_of_a_run(
+    typed: str, command: str, refold: Refold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not taken for the path of a bundle, and the error names the option."""
+    monkeypatch.setattr("refold.console.main._redact", str)
+    ran = refold("--debug", command, typed)
+    assert (2, True, False) == (ran.code, "--store" in ran.err, SECRET in ran.out + ran.err), ran
 
 
 def test_a_server_that_refuses(postgres_address: str, refold: Refold) -> None:

@@ -4,6 +4,7 @@ environment.
 
 import getpass
 import os
+import re
 import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -39,6 +40,8 @@ def first_damage() -> "Damaged | None":
     """Return the damage that was found first, if any."""
     return _found[0] if _found else None
 
+
+_SERVER = re.compile(r"\W*postgres(?:ql)?:/", re.IGNORECASE)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,8 +95,11 @@ def expand_home(path: Path) -> Path:
 def file_of(typed: str) -> Path | None:
     """Return the file that an argument names, if it has a folder or a suffix; None if it names a run.
 
-    A bare word is a run, even if the current folder has a file of that name.
+    A bare word is a run, even if the current folder has a file of that name. Raises `WrongUse` for the
+    address of a store in PostgreSQL, which may have a password.
     """
+    if _SERVER.match(typed):
+        raise WrongUse("expected a run or a file: name a store in PostgreSQL by --store")
     path = Path(typed)
     return expand_home(path) if path.suffix or os.sep in typed else None
 

@@ -39,6 +39,12 @@ _ALIASES = {"postgres": POSTGRES}
 # At least two letters, so that the drive in `C:\\runs.db` is not a scheme.
 _SCHEME = re.compile("([A-Za-z][A-Za-z0-9+.-]+):")
 
+# A path like these is probably an address that was mistyped or quoted, or libpq's `host=h password=p`. It may
+# have a password, and messages display paths.
+_LIKE_POSTGRES = re.compile(
+    r"://|(?:passw\w*|secret|_key)\s*=|//[^/]*:[^/]*@|\bpostgres\w*\W*/.*@", re.IGNORECASE | re.DOTALL
+)
+
 
 class StoreAddress(NamedTuple):
     """The kind of a store, and where it is: a path, the URL of a database, or "" for one in memory."""
@@ -50,9 +56,7 @@ class StoreAddress(NamedTuple):
     def shown(self) -> str:
         """The address for messages and reports, without passwords."""
         if self.scheme == POSTGRES:
-            from refold.store.postgres.address import show_address
-
-            return show_address(self.path)
+            return _without_passwords(self.path)
         return self.path if self.scheme == SQLITE else f"{self.scheme}:{self.path}"
 
     @property
@@ -66,28 +70,42 @@ def store_address(address: str | PathLike[str]) -> StoreAddress:
     text = fspath(address)
     match = _SCHEME.match(text) if isinstance(address, str) else None
     if match is None:
-        return StoreAddress(SQLITE, text)
+        return StoreAddress(SQLITE, _path(text))
     scheme, rest = match[1].lower(), text[match.end() :]
     scheme = _ALIASES.get(scheme, scheme)
     if scheme == POSTGRES:
         if not rest.startswith("//"):
             raise WrongUse(f"store {match[0]!r}...: expected postgresql://HOST/DATABASE")
         return StoreAddress(POSTGRES, text)
-    if scheme == MEMORY:
-        if rest:
-            raise WrongUse(f"store {text!r}: a store in memory has no name: use memory:")
+    if scheme == MEMORY and not rest:
         return StoreAddress(MEMORY, "")
+    if scheme in (SQLITE, BUNDLE) and rest and not rest.startswith("//"):
+        return StoreAddress(SQLITE if scheme == SQLITE else BUNDLE, _path(rest))
+    shown = _without_passwords(text)
+    if scheme == MEMORY:
+        raise WrongUse(f"store {shown!r}: a store in memory has no name: use memory:")
     if scheme not in (SQLITE, BUNDLE):
-        from refold.store.postgres.address import show_address
-
-        shown = show_address(text)
         raise WrongUse(
             f"store {shown!r}: unknown scheme {match[1]!r}; expected {_KNOWN} (for a file: ./{shown})"
         )
-    if not rest or rest.startswith("//"):
-        example = "sqlite:runs.db" if scheme == SQLITE else "bundle:runs.zip"
-        raise WrongUse(f"store {text!r}: expected a path after {scheme}:, as in {example}")
-    return StoreAddress(SQLITE if scheme == SQLITE else BUNDLE, rest)
+    example = "sqlite:runs.db" if scheme == SQLITE else "bundle:runs.zip"
+    raise WrongUse(f"store {shown!r}: expected a path after {scheme}:, as in {example}")
+
+
+def _path(text: str) -> str:
+    """Return a path. Raises `WrongUse`, without the text, if it looks like an address with a password."""
+    if _LIKE_POSTGRES.search(text):
+        raise WrongUse(
+            "store: this looks like a PostgreSQL address, not a path: write it as postgresql://HOST/DATABASE, "
+            "without quotes or spaces"
+        )
+    return text
+
+
+def _without_passwords(text: str) -> str:
+    from refold.store.postgres.address import show_address
+
+    return show_address(text)
 
 
 async def open_store(
