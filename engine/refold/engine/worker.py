@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from refold.engine.agent import Agent
@@ -32,7 +33,7 @@ from refold.reducers.errors import Damaged, Inconclusive, NewerLog, WrongUse
 from refold.reducers.events import StateChanged
 from refold.reducers.rules import rules_of
 from refold.reducers.state import RunState
-from refold.store.protocol import LEASE_SECONDS, Held, LeaseLost, Store, StoreUnavailable, UnknownRun
+from refold.store.protocol import LEASE_SECONDS, Held, Lease, LeaseLost, Store, StoreUnavailable, UnknownRun
 
 POLL = 1.0
 """Seconds between two searches for runnable runs, while there are none."""
@@ -126,6 +127,7 @@ class Worker:
         self._live: dict[str, Run] = {}  # those with an engine here
         self._taken: set[str] = set()  # those of which news was told
         self._draining, self._work_scope = False, anyio.CancelScope()
+        self._asking = anyio.CancelScope()  # of the present call of `take_due`
         self._passed_by: dict[str, float] = {}  # skipped runs, and until when
         self._free = anyio.Event()
         self._registry = installed_guards()
@@ -152,6 +154,7 @@ class Worker:
         """
         self._draining = True
         self._work_scope.deadline = min(self._work_scope.deadline, anyio.current_time() + seconds)
+        self._asking.deadline = min(self._asking.deadline, self._work_scope.deadline)
         for run in self._live.values():
             run.pause()
         self._free.set()
@@ -228,23 +231,51 @@ class Worker:
     async def _take(self, store: Store, *, until_idle: bool) -> list[Grant]:
         """Lease as many due runs as there is room for.
 
-        Raises errors of the store if it fails for too long.
+        If the worker is cancelled meanwhile, it waits for the answer and returns the leases: otherwise no
+        worker could take these runs until they expire. Raises errors of the store if it fails too long.
         """
         room, now = self.concurrency - len(self._driving), anyio.current_time()
+        if not room:
+            return []
         self._passed_by = {run: until for run, until in self._passed_by.items() if until > now}
-        since = clocks()
+        since, leases, errors = clocks(), list[Lease](), list[StoreUnavailable]()
+
+        async def ask() -> None:
+            skip = {*self._driving, *self._passed_by}
+            with self._asking:
+                try:
+                    leases.extend(
+                        await store.take_due(room, holder=self._holder, seconds=self._lease, skip=skip)
+                    )
+                except StoreUnavailable as error:
+                    errors.append(error)
+
+        self._asking = anyio.CancelScope(shield=True, deadline=self._work_scope.deadline)
+        kept = False
         try:
-            leases = await store.take_due(
-                room, holder=self._holder, seconds=self._lease, skip={*self._driving, *self._passed_by}
-            )
-        except StoreUnavailable as error:
+            async with (
+                anyio.create_task_group() as tasks
+            ):  # a task of its own, which only its scope can cancel
+                tasks.start_soon(ask)
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            kept = not self.draining
+        finally:
+            if not kept:
+                await self._give_back(store, leases)
+        if errors:
             self._failing_since = self._failing_since or now
             if until_idle or now - self._failing_since > WITHOUT_STORE:
-                raise
-            self._tell(Failed("", str(error)))
+                raise errors[0]
+            self._tell(Failed("", str(errors[0])))
             return []
         self._failing_since = None
-        return [Grant(lease, self._holder, since) for lease in leases]
+        return [Grant(lease, self._holder, since) for lease in leases] if kept else []
+
+    async def _give_back(self, store: Store, leases: list[Lease]) -> None:
+        """Make runs due again that were leased, and that this worker does not drive."""
+        with anyio.move_on_after(BRIEF, shield=True), suppress(StoreUnavailable):
+            for lease in leases:
+                await store.release(lease, 0)
 
     async def _wait(self, store: Store) -> None:
         """Wait until a run may have become due, or there is room for another one."""

@@ -5,10 +5,11 @@ so a worker that takes or releases many runs waits for one commit.
 """
 
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, TypeVarTuple
+from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple
 
 import msgspec
 
@@ -17,8 +18,8 @@ from refold.store.base import Claims
 from refold.store.postgres import schema
 from refold.store.postgres.appends import Append, Appender
 from refold.store.postgres.claims import RunRow, read_rows
-from refold.store.postgres.connection import Link
-from refold.store.postgres.threads import Reply, wake
+from refold.store.postgres.connection import Link, SqlRow
+from refold.store.postgres.threads import CallJob, Job, StopJob, wake
 from refold.store.protocol import Head
 
 GROUP_ROWS = 1000
@@ -31,34 +32,13 @@ Args = TypeVarTuple("Args")
 _ENCODER = msgspec.json.Encoder()
 
 
-class _Job(Generic[T]):
-    """Work for the thread. `take` and `withdraw` exclude each other."""
-
-    def __init__(self) -> None:
-        self.reply = Reply[T]()
-        self._lock = threading.Lock()
-        self._taken = self._withdrawn = False
-
-    def take(self) -> bool:
-        """Return whether the thread may begin; False if the job was withdrawn."""
-        with self._lock:
-            self._taken = not self._withdrawn
-            return self._taken
-
-    def withdraw(self) -> bool:
-        """Return whether the job will not begin any more."""
-        with self._lock:
-            self._withdrawn = not self._taken
-            return self._withdrawn
-
-
-class _AppendJob(_Job[Head]):
+class _AppendJob(Job[Head]):
     def __init__(self, append: Append) -> None:
         super().__init__()
         self.append = append
 
 
-class _RuleJob(_Job[Any]):
+class _RuleJob(Job[Any]):
     """A lease rule for one run, the first of its arguments or the run of a lease."""
 
     def __init__(self, rule: Callable[..., Any], args: Sequence[Any]) -> None:
@@ -67,23 +47,16 @@ class _RuleJob(_Job[Any]):
         self.run: str = getattr(args[0], "run", args[0])
 
 
-class _CallJob(_Job[Any]):
-    def __init__(self, function: Callable[[Link], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-
-class _Stop(_Job[None]):
-    pass
-
-
 class Committer:
-    """The writing thread of a store, with the connection `link`."""
+    """The writing thread of a store, with the connection `link`.
+
+    In a forked process the thread does not exist: calls raise `WrongUse`.
+    """
 
     def __init__(self, link: Link, channel: str) -> None:
         self._link, self._channel = link, channel
         self._appender = Appender(link)
-        self._queue: SimpleQueue[_Job[Any]] = SimpleQueue()
+        self._queue: SimpleQueue[Job[Any]] = SimpleQueue()
         self._left: deque[_AppendJob] = deque()
         self._thread = threading.Thread(target=self._loop, name="refold-store-commits", daemon=True)
         self._thread.start()
@@ -99,21 +72,29 @@ class Committer:
 
     async def call(self, function: Callable[Concatenate[Link, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `function(link, ...)`, again while the connection is lost: see `Link.retry`."""
-        result: T = await self._do(_CallJob(lambda link: link.retry(function, *args, **kwargs)))
+        result: T = await self._do(CallJob(lambda link: link.retry(function, *args, **kwargs)))
         return result
 
     async def confirm(self, run: str) -> None:
         """If the run's last append has an unknown outcome, find it out. Raises `StoreUnavailable`."""
         if run in self._appender.unsure:
-            await self._do(_CallJob(lambda _: self._appender.confirm(run)))
+            await self._do(CallJob(lambda _: self._appender.confirm(run)))
 
     async def aclose(self) -> None:
-        """Close the connection after the work that waits, and end the thread."""
-        job = _Stop()
+        """Close the connection after the work that waits, and end the thread.
+
+        If the connection is lost, the work fails at once, and the outcome of what was sent is unknown. In a
+        forked process it does nothing.
+        """
+        if self._link.foreign:
+            return
+        self._link.closing.set()
+        job = StopJob()
         self._queue.put(job)
         await job.reply.finish()
 
-    async def _do(self, job: _Job[T]) -> T:
+    async def _do(self, job: Job[T]) -> T:
+        self._link.check_process()
         self._queue.put(job)
         try:
             return await job.reply.get()
@@ -132,17 +113,14 @@ class Committer:
             if appends:
                 self._commit(appends)
             for job in jobs:
-                if isinstance(job, _CallJob):
-                    _answer(job, job.function, self._link)
-                if isinstance(job, _Stop):
-                    self._link.drop()
-                    job.reply.set(None)
-                    wake([job.reply])
+                if isinstance(job, CallJob | StopJob):
+                    job.run(self._link)
+                if isinstance(job, StopJob):
                     return
 
-    def _take(self) -> list[_Job[Any]]:
+    def _take(self) -> list[Job[Any]]:
         """Return the jobs that wait, in order, at least one; appends beyond a group's size wait on."""
-        jobs: list[_Job[Any]] = []
+        jobs: list[Job[Any]] = []
         left, self._left = self._left, deque()
         count = size = 0
         while True:
@@ -155,7 +133,7 @@ class Committer:
                     self._left.append(job)
                     continue
                 count, size = count + len(job.append.records), size + job.append.size
-            elif isinstance(job, _Stop) and self._left:
+            elif isinstance(job, StopJob) and self._left:
                 self._queue.put(job)
                 return [each for each in jobs if each.take()]
             if job.take():
@@ -176,34 +154,53 @@ class Committer:
         wake([job.reply for job in jobs])
 
     def _apply(self, jobs: Sequence[_RuleJob]) -> None:
-        """Run rules on the rows of their runs, and write what they changed; again for rows that changed."""
+        """Run rules on the rows of their runs, and write what they changed; again for rows that changed.
+
+        After an error each job is tried alone, so that only those fail that cause it.
+        """
         left = list(jobs)
         while left:
             now: dict[str, _RuleJob] = {}
             for job in left:
                 now.setdefault(job.run, job)  # a second rule for a run waits for the first
+            done, failed = set[str](), None
             try:
-                done = self._link.retry(_apply_rules, now, self._channel)
+                with self._link.on_behalf(min(job.queued for job in left), partial(_all_abandoned, left)):
+                    self._link.retry(_apply_rules, now, self._channel, done)
             except BaseException as error:
-                for job in left:
-                    job.reply.set(None, error)
-                wake([job.reply for job in left])
-                return
+                failed = error
             for run in done:
                 self._appender.forget(run)
             wake([now[run].reply for run in done])
             left = [job for job in left if now[job.run] is not job or job.run not in done]
+            if failed is not None and len(left) > 1:
+                for job in left:
+                    self._apply([job])
+                return
+            if failed is not None and left:
+                left[0].reply.set(None, failed)
+                wake([left[0].reply])
+                return
 
 
-def _apply_rules(link: Link, jobs: dict[str, _RuleJob], channel: str) -> set[str]:
-    """Run a rule for each run. Return the runs whose change was written, or that needed none."""
+def _apply_rules(link: Link, jobs: dict[str, _RuleJob], channel: str, done: set[str]) -> None:
+    """Run a rule for each run. Add to `done` the runs whose change was written, or that needed none."""
+    jobs = {run: job for run, job in jobs.items() if run not in done}  # this may be another attempt
     names = _ENCODER.encode(sorted(jobs)).decode()
-    found = read_rows(link.shown, link.execute(schema.RUNS_NOW, [names]))
+    found = dict[str, RunRow]()
+    for run, rows in _by_run(link.execute(schema.RUNS_NOW, [names])).items():
+        try:
+            found |= read_rows(link.shown, rows)
+        except RefoldError as error:
+            if run not in jobs:
+                raise
+            jobs.pop(run).reply.set(None, error)
+            done.add(run)
     if any(row.astray for row in found.values()):
         link.execute(schema.CUT_CLAIMS)
-        return set()  # run the rules on what the rows are now
+        return  # run the rules on what the rows are now
     ((now,),) = link.execute(schema.TIME) if len(found) < len(jobs) else ((0,),)
-    changed, added, done = list[dict[str, Any]](), list[dict[str, Any]](), set[str]()
+    changed, added = list[dict[str, Any]](), list[dict[str, Any]]()
     for run, job in jobs.items():
         row = found.get(run) or RunRow.new(link.shown, run, now)
         try:
@@ -217,18 +214,22 @@ def _apply_rules(link: Link, jobs: dict[str, _RuleJob], channel: str) -> set[str
         else:
             (changed if row.number else added).append(row.change())
     if added:
-        done |= {
-            name.decode() for (name,) in link.execute(schema.ADD_CLAIMS, [_ENCODER.encode(added).decode()])
-        }
+        done |= _written(link.execute(schema.ADD_CLAIMS, [_ENCODER.encode(added).decode()]))
     if changed:
-        told = link.execute(schema.SET_CLAIMS, [_ENCODER.encode(changed).decode(), channel])
-        done |= {name.decode() for (name,) in told}
-    return done
+        done |= _written(link.execute(schema.SET_CLAIMS, [_ENCODER.encode(changed).decode(), channel]))
 
 
-def _answer(job: _CallJob, function: Callable[[Link], Any], link: Link) -> None:
-    try:
-        job.reply.set(function(link))
-    except BaseException as error:
-        job.reply.set(None, error)
-    wake([job.reply])
+def _by_run(found: Sequence[SqlRow]) -> dict[str, list[SqlRow]]:
+    """Group rows by run, the first column, so that a damaged row is an error of its run only."""
+    rows = defaultdict[str, list[SqlRow]](list)
+    for row in found:
+        rows[row[0].decode(errors="replace")].append(row)
+    return rows
+
+
+def _all_abandoned(jobs: Sequence[_RuleJob]) -> bool:
+    return all(job.is_abandoned() for job in jobs)
+
+
+def _written(found: Sequence[SqlRow]) -> set[str]:
+    return {name.decode() for name, *_ in found}

@@ -7,7 +7,9 @@ A statement on a connection that was lost may have been committed: `Lost` says s
 `Unconfirmed` is a commit of which the server says that a standby may not have it.
 """
 
+import os
 import random
+import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,10 +24,21 @@ from psycopg.conninfo import conninfo_to_dict
 from refold.reducers.errors import WrongUse
 from refold.store.postgres import schema
 from refold.store.postgres.address import PostgresAddress
+from refold.store.postgres.problems import (
+    DAMAGED,
+    LOST_STATES,
+    PROBLEMS,
+    STANDBY,
+    brief,
+    is_final,
+    is_starting,
+)
 from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
 
 LIMIT = 10.0
 """Seconds that a statement may take. Reading a page takes milliseconds."""
+RATE = 10**6
+"""Bytes of a statement's parameters that add a second to its limit."""
 PATIENCE = 30.0
 """Seconds for which a lost connection is opened again before a call fails: a failover takes less."""
 CONNECT = 5
@@ -36,15 +49,6 @@ OPENING = 3.0
 
 _NOTICED = 2000  # milliseconds after which the server notices that a client is gone
 _PAUSES = (0.05, 2.0)  # seconds before the second attempt, and at most
-
-STANDBY = (
-    "the server is a standby, which accepts no writes: name the primary, or all servers with "
-    "target_session_attrs=read-write"
-)
-SILENT = (
-    "the server does not respond. If it waits for a synchronous standby, `refold doctor` names that: start the "
-    "standby, or change synchronous_standby_names"
-)
 
 SqlRow = tuple[Any, ...]
 P = ParamSpec("P")
@@ -59,32 +63,8 @@ class Unconfirmed(Lost):
     """The commit is on the primary, and a standby that should have it may not have it."""
 
 
-# The server ends, starts, or is a standby: the next attempt may find another one.
-_LOST_STATES = ("57P01", "57P02", "57P03", "57P05", "25006", "08000", "08001", "08003", "08004", "08006")
 # The transaction was rolled back, and may be tried again at once.
 _AGAIN = (errors.DeadlockDetected, errors.SerializationFailure)
-_PROBLEMS: tuple[tuple[type[psycopg.Error], str], ...] = (
-    (errors.DiskFull, "the server's disk is full: free some space, then retry"),
-    (
-        errors.InsufficientPrivilege,
-        "this role lacks a privilege: grant it the role for its work, as in examples/deploy/roles.sql",
-    ),
-    (
-        errors.TooManyConnections,
-        "the server has too many connections: use a pooler, or raise max_connections",
-    ),
-    (errors.QueryCanceled, "the server cancelled the statement"),
-    (errors.OutOfMemory, "the server is out of memory"),
-    (errors.ProgramLimitExceeded, "an event is too large: a body and a payload have at most 256 MiB each"),
-)
-_DAMAGED = (
-    errors.UndefinedTable,
-    errors.UndefinedColumn,
-    errors.UndefinedFunction,
-    errors.DatatypeMismatch,
-    errors.IntegrityError,
-    errors.InvalidSchemaName,
-)
 
 
 class _Bytes(Loader):
@@ -96,6 +76,11 @@ class _Bytes(Loader):
 
 class _Connection(psycopg.Connection[SqlRow]):
     limit: float | None = LIMIT
+    pid = 0
+
+    def __del__(self, *_: Any) -> None:
+        if self.pid == os.getpid():  # a forked process does not own the connections that it inherited
+            super().__del__()
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
         return super().wait(gen, interval, self.limit if timeout is None else timeout)
@@ -115,6 +100,17 @@ class Link:
         self.pooled = False
         """Whether a pooler may give each transaction another session of the server."""
         self._was_open = False
+        self.closing = threading.Event()
+        """Set when the store is being closed: a lost connection is not opened again."""
+        self._pid = os.getpid()
+        self._lost, self._lost_at = (
+            "",
+            float("-inf"),
+        )  # why and when the connection was lost, until it is open
+        self._since: float | None = None
+        self._is_abandoned: Callable[[], bool] = bool
+        self.cut_at = float("-inf")
+        """When claims were last cut: see `changes.take_due`."""
         self.listening: object = None
         """The connection that receives notices, if it is still the same."""
 
@@ -123,10 +119,25 @@ class Link:
         """The address, for messages."""
         return self.address.shown
 
+    @property
+    def foreign(self) -> bool:
+        """Whether the store was opened in another process, from which this one was forked."""
+        return os.getpid() != self._pid
+
+    def check_process(self) -> None:
+        """Raise `WrongUse` if the thread of this link is in another process."""
+        if self.foreign:
+            raise WrongUse(f"store {self.shown}: it was opened in another process; open it again here")
+
     def connect(self) -> _Connection:
         """Return the open connection, and open it if needed. Raises `Lost`, `StoreUnavailable`."""
+        if self.foreign:
+            self.drop()
+            self._pid = os.getpid()
         if self._connection is not None and not self._connection.closed:
             return self._connection
+        if self._lost and self.closing.is_set():
+            raise StoreUnavailable(self.shown, f"the store was closed while it retried: {self._lost}")
         given = conninfo_to_dict(self.address.conninfo)
         more: dict[str, Any] = {
             "connect_timeout": CONNECT,
@@ -140,19 +151,19 @@ class Link:
                 autocommit=True,
                 **{name: value for name, value in more.items() if name not in given},
             )
-            opened.limit = self.limit
+            opened.limit, opened.pid = self.limit, os.getpid()
             self._connection = opened
             self._find_pooler(opened)
             self._configure(opened)
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            self.drop()
-            if _is_final(error):
-                raise StoreUnavailable(self.shown, f"cannot connect: {_brief(error)}") from error
-            raise Lost(_brief(error)) from error
+        except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.ProgrammingError) as error:
+            if is_final(error):
+                self.drop()
+                raise StoreUnavailable(self.shown, f"cannot connect: {brief(error)}") from error
+            raise self._lose(brief(error)) from error
         for name in ("text", "name", "varchar"):
             opened.adapters.register_loader(name, _Bytes)
         opened.add_notice_handler(self._notice)
-        self._was_open = True
+        self._was_open, self._lost = True, ""
         return opened
 
     def execute(
@@ -160,11 +171,14 @@ class Link:
     ) -> list[SqlRow]:
         """Run one statement, and return its rows. Without `limited` it may take any time.
 
+        Its limit grows with its parameters: the server reads 200 MB in more than `LIMIT`.
+
         Raises `Lost`, `Unconfirmed`, and `psycopg.Error` if the statement failed and changed nothing.
         """
+        limit = self.limit + sum(len(each) for each in parameters if isinstance(each, str | bytes)) / RATE
         while True:
             connection = self.connect()
-            connection.limit, self._warned = self.limit if limited else None, False
+            connection.limit, self._warned = limit if limited else None, False
             try:
                 cursor = connection.execute(
                     schema.in_schema(statement, self.address.schema), parameters or None
@@ -172,16 +186,14 @@ class Link:
                 found = cursor.fetchall() if cursor.description else []
             except _AGAIN as error:
                 if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-                    raise Lost(_brief(error)) from error  # the whole transaction is run again
+                    raise Lost(brief(error)) from error  # the whole transaction is run again
                 continue
             except errors.ReadOnlySqlTransaction as error:
-                self.drop()  # after a failover, the next attempt may find the new primary
-                raise Lost(STANDBY) from error
+                raise self._lose(STANDBY) from error  # the next attempt may find a new primary
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 if not _is_lost(connection, error):
                     raise
-                self.drop()
-                raise Lost(_brief(error)) from error
+                raise self._lose(brief(error)) from error
             if self._warned:
                 raise Unconfirmed("the server did not wait for its synchronous standby")
             return found
@@ -211,16 +223,31 @@ class Link:
 
         Only for functions that may be run twice. Raises `StoreUnavailable` and `DamagedStore`.
         """
-        begun, pauses = time.monotonic(), Pauses(self.patience)
+        pauses = self.pauses()
+        if self._lost and self._lost_at >= pauses.begun and pauses.over:
+            raise unreachable(self.shown, Lost(self._lost))  # another call found out while this one waited
         while True:
             try:
                 return function(self, *args, **kwargs)
             except Lost as error:
-                wrong = not (self._was_open or _is_starting(error))
-                if (wrong and time.monotonic() - begun >= OPENING) or not pauses.sleep():
+                wrong = not (self._was_open or is_starting(error))
+                if (wrong and time.monotonic() - pauses.begun >= OPENING) or not pauses.sleep():
                     raise unreachable(self.shown, error) from error
             except psycopg.Error as error:
                 raise translate(self.shown, error) from error
+
+    @contextmanager
+    def on_behalf(self, since: float, is_abandoned: Callable[[], bool]) -> Generator[None]:
+        """Count the patience of calls in this block from `since`; end retries once `is_abandoned()`."""
+        self._since, self._is_abandoned = since, is_abandoned
+        try:
+            yield
+        finally:
+            self._since, self._is_abandoned = None, bool
+
+    def pauses(self) -> "Pauses":
+        """Return the pauses between the attempts of a call that begins now, or as `on_behalf` says."""
+        return Pauses(self.patience, since=self._since, closing=self.closing, is_abandoned=self._is_abandoned)
 
     def wait_for_notice(self, seconds: float) -> bool:
         """Wait at most `seconds`; return whether a notice came. Raises `Lost`."""
@@ -228,13 +255,17 @@ class Link:
         try:
             return any(True for _ in connection.notifies(timeout=seconds, stop_after=1))
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            self.drop()
-            raise Lost(_brief(error)) from error
+            raise self._lose(brief(error)) from error
+
+    def _lose(self, problem: str) -> Lost:
+        self.drop()
+        self._lost, self._lost_at = problem, time.monotonic()
+        return Lost(problem)
 
     def drop(self) -> None:
-        """Close the connection; the next statement opens another."""
+        """Close the connection; the next statement opens another. The other process's is only forgotten."""
         connection, self._connection = self._connection, None
-        if connection is not None:
+        if connection is not None and not self.foreign:
             with suppress(psycopg.Error):
                 connection.close()
 
@@ -263,20 +294,36 @@ class Link:
 
 
 class Pauses:
-    """Growing pauses with jitter between attempts, for some seconds in all."""
+    """Growing pauses with jitter between attempts, for some seconds in all from `since`, by default now.
 
-    def __init__(self, seconds: float) -> None:
-        self._until = time.monotonic() + seconds
-        self._pause = _PAUSES[0]
+    They end when `closing` is set, and once `is_abandoned()`.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        *,
+        since: float | None = None,
+        closing: threading.Event | None = None,
+        is_abandoned: Callable[[], bool] = bool,
+    ) -> None:
+        self.begun = time.monotonic() if since is None else since
+        self._until, self._pause = self.begun + seconds, _PAUSES[0]
+        self._closing, self._is_abandoned = closing or threading.Event(), is_abandoned
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no further attempt."""
+        return time.monotonic() >= self._until or self._closing.is_set() or self._is_abandoned()
 
     def sleep(self) -> bool:
-        """Wait before the next attempt; False if the time is over."""
-        left = self._until - time.monotonic()
-        if left <= 0:
+        """Wait before the next attempt; False if there is none."""
+        if self.over:
             return False
-        time.sleep(min(left, self._pause * random.uniform(0.5, 1.5)))  # noqa: S311 - jitter is no secret
+        left = max(0.0, self._until - time.monotonic())
+        self._closing.wait(min(left, self._pause * random.uniform(0.5, 1.5)))  # noqa: S311 - no secret
         self._pause = min(2 * self._pause, _PAUSES[1])
-        return True
+        return not (self._closing.is_set() or self._is_abandoned())
 
 
 def unreachable(shown: str, error: Lost, *, outcome_known: bool = True) -> StoreUnavailable:
@@ -295,11 +342,11 @@ def unsettled(shown: str, error: Exception) -> StoreUnavailable:
 
 def translate(shown: str, error: psycopg.Error) -> StoreUnavailable | DamagedStore:
     """Return our own error for a statement that failed and changed nothing."""
-    detail = f" (PostgreSQL: {_brief(error)}; {error.sqlstate})"
-    for kind, problem in _PROBLEMS:
+    detail = f" (PostgreSQL: {brief(error)}; {error.sqlstate})"
+    for kind, problem in PROBLEMS:
         if isinstance(error, kind):
             return StoreUnavailable(shown, problem + detail)
-    if isinstance(error, _DAMAGED):
+    if isinstance(error, DAMAGED):
         return DamagedStore(shown, f"its tables differ from those of a store{detail}")
     return StoreUnavailable(shown, f"PostgreSQL failed{detail}")
 
@@ -309,7 +356,7 @@ def check_conninfo(address: PostgresAddress) -> None:
     try:
         conninfo_to_dict(address.conninfo)
     except psycopg.Error as error:
-        raise WrongUse(f"store {address.shown!r}: {_brief(error)}") from error
+        raise WrongUse(f"store {address.shown!r}: {brief(error)}") from error
 
 
 def not_a_store(shown: str, problem: str) -> NotAStore:
@@ -318,37 +365,4 @@ def not_a_store(shown: str, problem: str) -> NotAStore:
 
 
 def _is_lost(connection: _Connection, error: psycopg.Error) -> bool:
-    return connection.closed or connection.broken or error.sqlstate is None or error.sqlstate in _LOST_STATES
-
-
-def _is_final(error: psycopg.Error) -> bool:
-    """Return whether another attempt to connect would fail in the same way: a wrong name or password."""
-    final = (
-        "password authentication failed",
-        "does not exist",
-        "no pg_hba.conf entry",
-        "no password supplied",
-    )
-    return any(each in str(error) for each in final)
-
-
-def _is_starting(error: Lost) -> bool:
-    """Return whether a server is there, and will probably be usable soon."""
-    soon = (
-        "starting up",
-        "not yet accepting connections",
-        "recovery mode",
-        "shutting down",
-        "session is read-only",
-    )
-    return any(each in str(error) for each in soon)
-
-
-def _brief(error: BaseException) -> str:
-    """Return an error's message in one line. libpq never puts the password into one."""
-    if "wait timeout expired" in str(error):  # our own limit
-        return SILENT
-    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
-    if primary:
-        return primary
-    return "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
+    return connection.closed or connection.broken or error.sqlstate is None or error.sqlstate in LOST_STATES

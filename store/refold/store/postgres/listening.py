@@ -15,8 +15,10 @@ class Listener:
         """Return whether a notice came, False after `seconds` at the latest or at once behind a pooler.
 
         A wait that is cancelled goes on in the thread: the next call gets its notice. Otherwise each would
-        queue behind the waits that were cancelled, and miss what they receive. Raises `StoreUnavailable`.
+        queue behind the waits that were cancelled, and miss what they receive. Raises `StoreUnavailable`, and
+        `WrongUse` in a forked process.
         """
+        self._lane.check_process()
         return await self._finish() or await self._finish(seconds)
 
     async def _finish(self, seconds: float | None = None) -> bool:

@@ -8,7 +8,7 @@ from anyio import CancelScope, move_on_after, sleep
 from refold.reducers.errors import WrongUse
 from refold.store.base import BaseStore, Claims
 from refold.store.chain import START, CheckedPages, check_each
-from refold.store.checks import Pages
+from refold.store.checks import Pages, can_name
 from refold.store.durability import Durability
 from refold.store.postgres import changes, opening, reads
 from refold.store.postgres.address import parse_address
@@ -157,10 +157,11 @@ class PostgresStore(BaseStore):
         return await self._writer.transact(rule, *args)
 
     async def _due(self, most: int) -> Sequence[str]:
-        return await self._read(reads.due, most)
+        return await self._read(reads.due, most, writes=self._committer is not None)
 
     async def _take_due(self, most: int, holder: str, length: int, skip: Collection[str]) -> Sequence[Lease]:
-        return await self._writer.call(changes.take_due, most, holder, length, skip)
+        known = {run for run in skip if can_name(run)}  # the server has no other ids
+        return await self._writer.call(changes.take_due, min(most, 2**31 - 1), holder, length, known)
 
     async def wait_due(self, seconds: float) -> None:
         """See `Store.wait_due`. Woken by the server's notices."""
@@ -215,7 +216,7 @@ class PostgresStore(BaseStore):
         async def following() -> Sequence[tuple[str, Head]]:
             nonlocal below
             page = await self._read(reads.runs_page, below, prefix)
-            below = page[-1][0] if page else below
+            below = page[-1][0] - 1 if page else below
             return [(reads.run_of(self._link, row), Head(seq=row[2], hash=row[3])) for row in page]
 
         return Pages(following)
@@ -242,6 +243,7 @@ class PostgresStore(BaseStore):
         if isinstance(self._reader, LaneHere):
             await self._reader.aclose()
             return
+        self._reader.stop_retries()
         with CancelScope(shield=True):
             if self._committer is not None:
                 await self._committer.aclose()

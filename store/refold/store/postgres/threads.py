@@ -7,10 +7,11 @@ loop is woken once for a group of appends.
 import asyncio
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
 import anyio
 
@@ -79,6 +80,60 @@ def wake(replies: "list[Reply[T]]") -> None:
             waker(lambda some=some: [reply.tell() for reply in some])  # type: ignore[misc]
 
 
+class Job(Generic[T]):
+    """Work for a thread. `take` and `withdraw` exclude each other."""
+
+    def __init__(self) -> None:
+        self.reply = Reply[T]()
+        self.queued = time.monotonic()
+        self._lock = threading.Lock()
+        self._taken = self._withdrawn = self._abandoned = False
+
+    def is_abandoned(self) -> bool:
+        """Return whether the caller was cancelled: further attempts are useless."""
+        return self._abandoned
+
+    def take(self) -> bool:
+        """Return whether the thread may begin; False if the job was withdrawn."""
+        with self._lock:
+            self._taken = not self._withdrawn
+            return self._taken
+
+    def withdraw(self) -> bool:
+        """Abandon the job. Return whether it will not begin any more."""
+        with self._lock:
+            self._abandoned = True
+            self._withdrawn = not self._taken
+            return self._withdrawn
+
+
+class CallJob(Job[T]):
+    """A call of a function with the thread's link."""
+
+    def __init__(self, function: Callable[[Link], T]) -> None:
+        super().__init__()
+        self._function = function
+
+    def run(self, link: Link) -> None:
+        """Call the function, and set the reply. Patience counts from when the job was queued."""
+        try:
+            with link.on_behalf(self.queued, self.is_abandoned):
+                self.reply.set(self._function(link))
+        except BaseException as error:
+            self.reply.set(None, error)
+        wake([self.reply])
+
+
+class StopJob(Job[None]):
+    """The end of a thread."""
+
+    def run(self, link: Link) -> None:
+        """Close the connection."""
+        link.drop()
+        self.reply.set(None)
+        wake([self.reply])
+
+
 class Lane(Protocol):
     """A connection on which functions run, one after another."""
 
@@ -86,8 +141,12 @@ class Lane(Protocol):
         """Run `function(link, ...)`, again while the connection is lost: see `Link.retry`."""
         ...
 
+    def stop_retries(self) -> None:
+        """Fail what waits for a lost connection, now and later."""
+        ...
+
     async def aclose(self) -> None:
-        """Close the connection after the running function."""
+        """Close the connection after what is queued. A lost connection is not opened again for that."""
         ...
 
 
@@ -101,63 +160,77 @@ class LaneHere:
         """See `Lane.run`."""
         return self._link.retry(function, *args, **kwargs)
 
+    def stop_retries(self) -> None:
+        """See `Lane.stop_retries`."""
+        self._link.closing.set()
+
     async def aclose(self) -> None:
         """See `Lane.aclose`."""
         self._link.drop()
 
 
 class LaneInThread:
-    """A connection in a thread of its own. Abandoned reads end in the thread, and their result is dropped."""
+    """A connection in a thread of its own. A cancelled read is withdrawn; one that has begun is not repeated,
+    and its result is dropped. In a forked process the thread does not exist: calls raise `WrongUse`.
+    """
 
     def __init__(self, link: Link, name: str) -> None:
         self._link = link
-        self._work: SimpleQueue[Callable[[], bool]] = SimpleQueue()
+        self._work: SimpleQueue[CallJob[Any] | StopJob] = SimpleQueue()
         self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
         self._thread.start()
 
     async def run(self, function: Callable[Concatenate[Link, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Lane.run`."""
-        return await self.start(function, *args, **kwargs).get()
+        job = self._begin(function, *args, **kwargs)
+        try:
+            return await job.reply.get()
+        except BaseException:
+            job.withdraw()
+            raise
 
     def start(
         self, function: Callable[Concatenate[Link, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> Reply[T]:
         """Begin `run`, and return its reply."""
-        reply = Reply[T]()
+        return self._begin(function, *args, **kwargs).reply
 
-        def work() -> bool:
-            try:
-                reply.set(self._link.retry(function, *args, **kwargs))
-            except BaseException as error:
-                reply.set(None, error)
-            wake([reply])
-            return True
+    def check_process(self) -> None:
+        """Raise `WrongUse` in a forked process."""
+        self._link.check_process()
 
-        self._work.put(work)
-        return reply
+    def _begin(
+        self, function: Callable[Concatenate[Link, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> CallJob[T]:
+        self.check_process()
+        job = CallJob(lambda link: link.retry(function, *args, **kwargs))
+        self._work.put(job)
+        return job
+
+    def stop_retries(self) -> None:
+        """See `Lane.stop_retries`."""
+        self._link.closing.set()
 
     async def aclose(self) -> None:
-        """See `Lane.aclose`."""
-        reply = Reply[None]()
-
-        def stop() -> bool:
-            self._link.drop()
-            reply.set(None)
-            wake([reply])
-            return False
-
-        self._work.put(stop)
-        await reply.finish()
+        """See `Lane.aclose`. Does nothing in a forked process."""
+        if not self._link.foreign:
+            await self._stop().finish()
 
     def close_soon(self) -> None:
         """Close the connection after the running function, without waiting for it."""
+        if not self._link.foreign:
+            self._stop()
 
-        def stop() -> bool:
-            self._link.drop()
-            return False
-
-        self._work.put(stop)
+    def _stop(self) -> Reply[None]:
+        self.stop_retries()
+        job = StopJob()
+        self._work.put(job)
+        return job.reply
 
     def _loop(self) -> None:
-        while self._work.get()():
-            pass
+        while True:
+            job = self._work.get()
+            if job.take():
+                job.run(self._link)
+            if isinstance(job, StopJob):
+                return
