@@ -18,7 +18,7 @@ from refold.store.chain import START, links
 from refold.store.chain import Link as EventRow
 from refold.store.postgres import reads, schema
 from refold.store.postgres.claims import RunRow, read_rows
-from refold.store.postgres.connection import Link, Lost, Pauses, SqlRow, translate, unreachable, unsettled
+from refold.store.postgres.connection import Link, Lost, SqlRow, translate, unreachable, unsettled
 from refold.store.protocol import DamagedStore, Head, Lease, Record, StoreUnavailable
 
 Outcome = Head | BaseException
@@ -73,7 +73,7 @@ class Appender:
 
     def commit(self, group: Sequence[Append]) -> None:
         """Set the outcome of each append."""
-        pauses = Pauses(self._link.patience)
+        pauses = self._link.pauses()
         while left := [append for append in group if append.outcome is None]:
             try:
                 self._attempt(left)

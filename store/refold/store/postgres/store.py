@@ -157,7 +157,7 @@ class PostgresStore(BaseStore):
         return await self._writer.transact(rule, *args)
 
     async def _due(self, most: int) -> Sequence[str]:
-        return await self._read(reads.due, most, writes=self._committer is not None)
+        return await self._read(reads.due, min(most, 2**31 - 1), writes=self._committer is not None)
 
     async def _take_due(self, most: int, holder: str, length: int, skip: Collection[str]) -> Sequence[Lease]:
         known = {run for run in skip if can_name(run)}  # the server has no other ids
