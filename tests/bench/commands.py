@@ -89,6 +89,7 @@ USES = {
     "unpack": Use("unpack BUNDLE --out FILE"),
     "import": Use("import FOLDER/claude_code/tiny-1.0.jsonl.zst --store FILE", "import FOLDER --store FILE"),
     "erase": Use("erase RUN@e1 --why asked --yes"),
+    "doctor": Use(why="its exit code over a file is not 0, and it reads what `ls` does"),
     "model fetch": Use(why="takes as long as the network does"),
     "model list": Use("model list"),
     "policy list": Use("policy list"),

@@ -24,6 +24,7 @@ from refold.replay import audit, state_at, verify
 from refold.store import SqliteStore
 from refold.store.chain import GENESIS, CheckedPages, extend
 from refold.store.checks import Pages
+from refold.store.durability import Durability
 from refold.store.protocol import Head, Record, Store, Stored
 from support import golden
 from support.forging import write
@@ -36,6 +37,9 @@ class Events:
 
     def __init__(self, events: Sequence[Stored]) -> None:
         self._events = events
+
+    async def durability(self) -> Durability:
+        return Durability()
 
     def __repr__(self) -> str:
         return f"{len(self._events)} events"

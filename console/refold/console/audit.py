@@ -71,6 +71,8 @@ def audit_command(
         *(Shard(address=str(path), events=SHARD) for path in files),
     ]
     if not work:
+        if damage is not None:
+            raise damage
         note(f"{descriptions.line(place.shown)} has no runs")
     teller, heads = _AuditReport(screen, place, whole=len(sizes) + len(files) <= _TOLD), Heads()
     totals = _audit_runs(teller, heads, work, executor)

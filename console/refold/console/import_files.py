@@ -78,6 +78,7 @@ def _count_read(read: Sequence[FileDone]) -> list[str]:
 
 
 _EVENT = re.compile(r"event-(\d{1,9})-[\w-]{1,80}\.json|(\d{1,9})\.json")
+_ADDRESS = re.compile("postgres(ql)?:", re.IGNORECASE)
 _EVENTS, _STATE = "events", "base_state.json"
 
 
@@ -87,6 +88,8 @@ def find_files(path: Path) -> Sequence[FoundFile]:
     if place.is_dir():
         return list(_walk(place))
     if not place.is_file():
+        if _ADDRESS.match(str(path)):  # it may have a password
+            raise WrongUse("import reads files and folders, not stores; the store to import into is --store")
         what = "is not a file" if place.exists() else "does not exist"
         raise WrongUse(f"{clean(str(path))} {what}: name a transcript, or a folder of them")
     return [FoundFile(place, clean(str(path)))]

@@ -206,13 +206,16 @@ class _NewFile(_Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path. Fails for `json` and `text`."""
-        if value in {form.value for form in OutputFormat}:
-            self.fail(
-                f"{value!r} is a format: type -o {value}, or {OUT} ./{value} for a file of this name",
-                param,
-                ctx,
-            )
+        if problem := format_problem(value):
+            self.fail(problem, param, ctx)
         return super().convert(value, param, ctx)
+
+
+def format_problem(value: str) -> str:
+    """Return why a bare word cannot be a file to write, "" if it can."""
+    if value not in {form.value for form in OutputFormat}:
+        return ""
+    return f"{value!r} is a format: type -o {value}, or {OUT} ./{value} for a file of this name"
 
 
 def _writes_file(typed: click.Command) -> bool:

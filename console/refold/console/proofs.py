@@ -11,10 +11,10 @@ import msgspec
 from refold.console import addresses, locations
 from refold.console.audit import code_of, imported_row, named_rows
 from refold.console.locations import StorePlace, changing, without_event_loop
-from refold.console.options import argument, new_file, option
+from refold.console.options import argument, format_problem, new_file, option
 from refold.console.screen import Screen, note, worst
 from refold.engine.compatibility import installed_guards
-from refold.reducers.errors import Damaged, ExternalFailure, Inconclusive
+from refold.reducers.errors import Damaged, ExternalFailure, Inconclusive, WrongUse
 from refold.replay import figures
 from refold.replay.bulk import RunFinding
 from refold.replay.certificate import (
@@ -155,6 +155,8 @@ async def unpack_command(
 
     Example: refold unpack incident.zip --out incident.db
     """
+    if problem := format_problem(file):
+        raise WrongUse(f"--out: {problem}")
     unpacked = await unpack(bundle, file)
     told = f"{figures.quantity(unpacked.runs, 'run')} with {figures.quantity(unpacked.events, 'event')}, unchanged"
     screen.result(unpacked, lambda: screen.say(f"{unpacked.path}: {told}"))

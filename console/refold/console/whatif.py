@@ -90,6 +90,8 @@ def whatif_command(
             else:
                 table.take(*each)
     if everything and not work:
+        if damage is not None:
+            raise damage
         note(f"{descriptions.line(place.shown)} has no runs")
     table.finish()
     if damage is not None:
