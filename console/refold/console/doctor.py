@@ -53,8 +53,8 @@ async def doctor_command(
 
     Example: refold doctor --store postgresql://db.example/agents
 
-    With -o json: one object. Exit code 1 if an append that returned may be lost in a power cut, or edits are
-    not refused, 3 for damage, 125 if that is unknown.
+    With -o json: one object. Exit code 1 if an append that returned may be lost in a power cut, edits are not
+    refused, or no append returns now; 3 for damage, 125 if that is unknown.
     """
     async with locations.reading(place) as store:
         found = await _diagnose(store, place, deep=deep)

@@ -253,10 +253,8 @@ class Worker:
         self._asking = anyio.CancelScope(shield=True, deadline=self._work_scope.deadline)
         kept = False
         try:
-            async with (
-                anyio.create_task_group() as tasks
-            ):  # a task of its own, which only its scope can cancel
-                tasks.start_soon(ask)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask)  # a task of its own, which only its scope can cancel
             await anyio.lowlevel.checkpoint_if_cancelled()
             kept = not self.draining
         finally:

@@ -21,9 +21,8 @@ class RunRow:
         self.number: int
         self._token: int
         self.epoch: int
-        self.number, self._token, seq, hashed, holder, self._until, left, length, self._woken, self.epoch = (
-            row
-        )
+        self.number, self._token, seq, hashed, holder, *claim = row
+        self._until, left, length, self._woken, self.epoch = claim
         self._holder = rows.text(holder)
         self.head = Head(seq=seq, hash=hashed)
         self._before = (self._token, self._holder, self._until, self._woken)

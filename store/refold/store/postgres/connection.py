@@ -33,7 +33,7 @@ from refold.store.postgres.problems import (
     is_final,
     is_starting,
 )
-from refold.store.protocol import DamagedStore, NotAStore, StoreUnavailable
+from refold.store.protocol import DamagedStore, StoreUnavailable
 
 LIMIT = 10.0
 """Seconds that a statement may take. Reading a page takes milliseconds."""
@@ -103,10 +103,8 @@ class Link:
         self.closing = threading.Event()
         """Set when the store is being closed: a lost connection is not opened again."""
         self._pid = os.getpid()
-        self._lost, self._lost_at = (
-            "",
-            float("-inf"),
-        )  # why and when the connection was lost, until it is open
+        # Why and when the connection was lost, until it is open again.
+        self._lost, self._lost_at = "", float("-inf")
         self._since: float | None = None
         self._is_abandoned: Callable[[], bool] = bool
         self.cut_at = float("-inf")
@@ -349,19 +347,6 @@ def translate(shown: str, error: psycopg.Error) -> StoreUnavailable | DamagedSto
     if isinstance(error, DAMAGED):
         return DamagedStore(shown, f"its tables differ from those of a store{detail}")
     return StoreUnavailable(shown, f"PostgreSQL failed{detail}")
-
-
-def check_conninfo(address: PostgresAddress) -> None:
-    """Raise `WrongUse` for settings that libpq does not know."""
-    try:
-        conninfo_to_dict(address.conninfo)
-    except psycopg.Error as error:
-        raise WrongUse(f"store {address.shown!r}: {brief(error)}") from error
-
-
-def not_a_store(shown: str, problem: str) -> NotAStore:
-    """Return the error for a schema that is no store."""
-    return NotAStore(shown, problem)
 
 
 def _is_lost(connection: _Connection, error: psycopg.Error) -> bool:

@@ -14,7 +14,7 @@ from refold.store.postgres import changes, opening, reads
 from refold.store.postgres.address import parse_address
 from refold.store.postgres.appends import Append
 from refold.store.postgres.committer import Committer
-from refold.store.postgres.connection import PATIENCE, Link, check_conninfo
+from refold.store.postgres.connection import PATIENCE, Link
 from refold.store.postgres.listening import Listener
 from refold.store.postgres.threads import Lane, LaneHere, LaneInThread
 from refold.store.protocol import (
@@ -39,15 +39,16 @@ Args = TypeVarTuple("Args")
 class PostgresStore(BaseStore):
     """A log for each run in one schema of a PostgreSQL database. Works on asyncio and trio.
 
-    Appends are atomic and, when they return, durable as the server's settings promise: see `promises`. After
-    an append raised, also by cancellation, no work of it is in progress here. If its outcome is unknown,
-    reading the run waits until it is known.
+    Appends are atomic and, when they return, durable as the server's settings promise: see `durability`.
+    After an append raised, also by cancellation, no work of it is in progress here. If its outcome is
+    unknown, reading the run waits until it is known.
     """
 
     def __init__(self, reader: Lane, committer: Committer | None, link: Link) -> None:
         self._reader, self._committer, self._link = reader, committer, link
         self._listener: Listener | None = None
         self._closed = False
+        self._durability: Durability | None = None  # the last answer
         self._problem: str | None = None  # result of the last `check`; "": no problem
 
     @classmethod
@@ -67,7 +68,6 @@ class PostgresStore(BaseStore):
         Raises `WrongUse` for an invalid address, `NotAStore`, `StoreUnavailable`, or `DamagedStore`.
         """
         parsed = parse_address(address)
-        check_conninfo(parsed)
         reader = LaneInThread(Link(parsed, durability, patience=patience), "refold-store-reads")
         store = cls(reader, None, Link(parsed, durability, patience=patience))
         try:
@@ -87,7 +87,6 @@ class PostgresStore(BaseStore):
         It needs no event loop and starts no thread: methods read in the calling thread. Raises as `open`.
         """
         parsed = parse_address(address)
-        check_conninfo(parsed)
         link = Link(parsed, "fsync", patience=patience)
         try:
             link.retry(opening.open_schema, readonly=True)
@@ -232,8 +231,13 @@ class PostgresStore(BaseStore):
             raise DamagedStore(self._link.shown, self._problem)
 
     async def durability(self) -> Durability:
-        """See `Store.durability`. The server's settings decide, unless `open` got another `durability`."""
-        return await self._read(opening.durability)
+        """See `Store.durability`. The server's settings decide, unless `open` got another `durability`.
+
+        Opened read-only, the store asks once: `verify --all` wants it for each run.
+        """
+        if self._durability is None or self._committer is not None:
+            self._durability = await self._read(opening.durability)
+        return self._durability
 
     async def aclose(self) -> None:
         """See `Store.aclose`."""

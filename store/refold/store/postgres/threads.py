@@ -51,11 +51,11 @@ class Reply(Generic[T]):
 
     @property
     def over(self) -> bool:
-        """Whether the event loop has been told."""
+        """Whether the event loop was notified."""
         return self._event.is_set()
 
     def tell(self) -> None:
-        """Wake who awaits the result; called in the event loop."""
+        """Wake the task that awaits the result; called in the event loop."""
         self._event.set()
 
     async def finish(self) -> None:
@@ -71,12 +71,12 @@ class Reply(Generic[T]):
 
 
 def wake(replies: "list[Reply[T]]") -> None:
-    """Tell the event loops that these results are set, each loop once."""
+    """Notify the event loops that these results are set, each loop once."""
     loops: dict[Waker, list[Reply[T]]] = {}
     for reply in replies:
         loops.setdefault(reply.waker, []).append(reply)
     for waker, some in loops.items():
-        with suppress(RuntimeError):  # the loop has ended: nobody waits
+        with suppress(RuntimeError):  # the loop has ended, and no task waits
             waker(lambda some=some: [reply.tell() for reply in some])  # type: ignore[misc]
 
 
